@@ -66,10 +66,8 @@ def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
         yield Text("\nlanguage torch_extension: for example", style="bold")
         yield plain("\n" + textwrap.indent(starter_text(problem, TORCH_EXTENSION), "    "))
     elif "cuda" in problem.languages:
-        yield plain(
-            "\nlanguage cuda: only the problem's code says which arguments the entry takes; `grader-cli problems import` with --check"
-        )
-        yield plain("learns it and keeps it, and `grader-cli problems check` prints it")
+        yield plain("\nlanguage cuda: only the problem's code says which arguments the entry takes;")
+        yield plain("`grader-cli problems import --check` learns it and keeps it")
     yield plain(f"then: grader-cli submit FILE --problem {problem_id}")
 
 

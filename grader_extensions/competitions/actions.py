@@ -1,4 +1,4 @@
-"""Actions of organisers, and of owners of submissions, while a competition runs. Each is a transaction with its record, which stays."""
+"""Actions of organisers, and of owners of submissions, while a competition runs.  Functions on a connection; each leaves its record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound, WithdrawalRefused
-from grader.ledger import Ledger, records, transactions
+from grader.ledger import records, transactions
 from grader.ledger.tables import bans, competition_actions, submissions
 from grader.model import Caller, Submission
 from grader.rules.quotas import shown_time
@@ -41,104 +41,79 @@ def check_withdrawal(caller: Caller, submission: Submission, competition: Compet
         raise WithdrawalRefused(submission.submission_id, f"{ended}; ask its organisers")
 
 
-class CompetitionActions:
-    """Every method is one transaction."""
+def withdraw(
+    connection: sa.Connection, now: datetime, submission_id: str, competition: Competition | None, caller: Caller, reason: str
+) -> Submission:
+    """Take a submission off the boards of its competition. WithdrawalRefused; SubmissionNotFound.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._database, self._now = ledger.database, ledger.now
-
-    async def withdraw(self, submission_id: str, competition: Competition | None, caller: Caller, reason: str) -> Submission:
-        """Take a submission off the boards of its competition. WithdrawalRefused; SubmissionNotFound.
-
-        Of one that is withdrawn only an administrator's reason replaces what is there.
-        """
-        now = self._now()
-
-        def work(connection: sa.Connection) -> Submission:
-            submission = _submission(connection, submission_id)
-            check_withdrawal(caller, submission, competition, now)
-            before = submission.withdrawal
-            if before is not None and (not caller.admin or (before.user, before.reason) == (caller.user, reason)):
-                return submission
-            values = {"withdraw_time": now, "withdraw_user": caller.user, "withdraw_reason": reason}
-            return _changed(connection, now, submission, ActionKind.WITHDRAWN, caller.user, reason, values)
-
-        return await self._database.write(work)
-
-    async def restore(self, submission_id: str, user: str, reason: str) -> Submission:
-        """Put a submission back on the boards; one that is not withdrawn stays so. SubmissionNotFound."""
-        now = self._now()
-
-        def work(connection: sa.Connection) -> Submission:
-            submission = _submission(connection, submission_id)
-            if submission.withdrawal is None:
-                return submission
-            values = dict.fromkeys(("withdraw_time", "withdraw_user", "withdraw_reason"))
-            return _changed(connection, now, submission, ActionKind.RESTORED, user, reason, values)
-
-        return await self._database.write(work)
-
-    async def ban(self, competition_id: str, user: str, administrator: str, reason: str) -> Ban:
-        """Let a user take no part in a competition any more. A second time the reason is replaced."""
-        now = self._now()
-
-        def work(connection: sa.Connection) -> Ban:
-            this = (bans.c.competition_id == competition_id, bans.c.user_name == user)
-            before = connection.execute(sa.select(bans.c.reason).where(*this).with_for_update()).scalar_one_or_none()
-            if before != reason:
-                values = {"reason": reason, "administrator": administrator, "create_time": now}
-                if before is None:
-                    connection.execute(sa.insert(bans).values(competition_id=competition_id, user_name=user, **values))
-                else:
-                    connection.execute(sa.update(bans).where(*this).values(values))
-                _record(connection, now, competition_id, ActionKind.BANNED, administrator, user, reason)
-            return next(entry for entry in _bans(connection, competition_id) if entry.user == user)
-
-        return await self._database.write(work)
-
-    async def lift_ban(self, competition_id: str, user: str, administrator: str, reason: str) -> bool:
-        """Let the user take part again; whether there was a ban."""
-        now = self._now()
-
-        def lift(connection: sa.Connection) -> bool:
-            this = sa.delete(bans).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
-            lifted = connection.execute(this).rowcount > 0
-            if lifted:
-                _record(connection, now, competition_id, ActionKind.BAN_LIFTED, administrator, user, reason)
-            return lifted
-
-        return await self._database.write(lift)
-
-    async def bans(self, competition_id: str) -> list[Ban]:
-        """Return who is banned from a competition, by name."""
-        return await self._database.read(lambda connection: _bans(connection, competition_id))
-
-    async def record_reload(self, user: str, differences: Mapping[str, str]) -> None:
-        """Write down that the files were read again. differences: what was changed, by competition."""
-        now = self._now()
-
-        def write(connection: sa.Connection) -> None:
-            for competition_id, text in differences.items():
-                _record(connection, now, competition_id, ActionKind.FILE_RELOADED, user, "competition.toml", text)
-
-        await self._database.write(write)
-
-    async def page(self, competition_id: str, *, size: int, before: int | None = None) -> tuple[list[CompetitionAction], int | None]:
-        """Return what was done in a competition, newest first; and `before` of the next page."""
-        this = competition_actions.c
-        query = sa.select(competition_actions).where(this.competition_id == competition_id).order_by(this.sequence.desc()).limit(size + 1)
-        if before is not None:
-            query = query.where(this.sequence < min(before, transactions.LARGEST))
-        rows = await self._database.read(lambda connection: connection.execute(query).all())
-        names = ("competition_id", "subject", "reason", "create_time")
-        logged = [
-            CompetitionAction(kind=ActionKind(row.action), user=row.user_name, **{name: row._mapping[name] for name in names})
-            for row in rows[:size]
-        ]
-        return logged, rows[size - 1].sequence if len(rows) > size else None
+    Of one that is withdrawn only an administrator's reason replaces what is there.
+    """
+    submission = _submission(connection, submission_id)
+    check_withdrawal(caller, submission, competition, now)
+    before = submission.withdrawal
+    if before is not None and (not caller.admin or (before.user, before.reason) == (caller.user, reason)):
+        return submission
+    values = {"withdraw_time": now, "withdraw_user": caller.user, "withdraw_reason": reason}
+    return _changed(connection, now, submission, ActionKind.WITHDRAWN, caller.user, reason, values)
 
 
-def _bans(connection: sa.Connection, competition_id: str) -> list[Ban]:
+def restore(connection: sa.Connection, now: datetime, submission_id: str, user: str, reason: str) -> Submission:
+    """Put a submission back on the boards; one that is not withdrawn stays so. SubmissionNotFound."""
+    submission = _submission(connection, submission_id)
+    if submission.withdrawal is None:
+        return submission
+    values = dict.fromkeys(("withdraw_time", "withdraw_user", "withdraw_reason"))
+    return _changed(connection, now, submission, ActionKind.RESTORED, user, reason, values)
+
+
+def ban(connection: sa.Connection, now: datetime, competition_id: str, user: str, administrator: str, reason: str) -> Ban:
+    """Let a user take no part in a competition any more. A second time the reason is replaced."""
+    this = (bans.c.competition_id == competition_id, bans.c.user_name == user)
+    before = connection.execute(sa.select(bans.c.reason).where(*this).with_for_update()).scalar_one_or_none()
+    if before != reason:
+        values = {"reason": reason, "administrator": administrator, "create_time": now}
+        if before is None:
+            connection.execute(sa.insert(bans).values(competition_id=competition_id, user_name=user, **values))
+        else:
+            connection.execute(sa.update(bans).where(*this).values(values))
+        _record(connection, now, competition_id, ActionKind.BANNED, administrator, user, reason)
+    return next(entry for entry in bans_of(connection, competition_id) if entry.user == user)
+
+
+def lift_ban(connection: sa.Connection, now: datetime, competition_id: str, user: str, administrator: str, reason: str) -> bool:
+    """Let the user take part again; whether there was a ban."""
+    this = sa.delete(bans).where(bans.c.competition_id == competition_id, bans.c.user_name == user)
+    lifted = connection.execute(this).rowcount > 0
+    if lifted:
+        _record(connection, now, competition_id, ActionKind.BAN_LIFTED, administrator, user, reason)
+    return lifted
+
+
+def record_reload(connection: sa.Connection, now: datetime, user: str, differences: Mapping[str, str]) -> None:
+    """Write down that the files were read again. differences: what was changed, by competition."""
+    for competition_id, text in differences.items():
+        _record(connection, now, competition_id, ActionKind.FILE_RELOADED, user, "competition.toml", text)
+
+
+def page(
+    connection: sa.Connection, competition_id: str, *, size: int, before: int | None = None
+) -> tuple[list[CompetitionAction], int | None]:
+    """Return what was done in a competition, newest first; and `before` of the next page."""
+    this = competition_actions.c
+    query = sa.select(competition_actions).where(this.competition_id == competition_id).order_by(this.sequence.desc()).limit(size + 1)
+    if before is not None:
+        query = query.where(this.sequence < min(before, transactions.LARGEST))
+    rows = connection.execute(query).all()
+    names = ("competition_id", "subject", "reason", "create_time")
+    logged = [
+        CompetitionAction(kind=ActionKind(row.action), user=row.user_name, **{name: row._mapping[name] for name in names})
+        for row in rows[:size]
+    ]
+    return logged, rows[size - 1].sequence if len(rows) > size else None
+
+
+def bans_of(connection: sa.Connection, competition_id: str) -> list[Ban]:
+    """Return who is banned from a competition, by name."""
     same = (submissions.c.competition_id == bans.c.competition_id, submissions.c.user_name == bans.c.user_name)
     count = sa.select(sa.func.count()).where(*same, submissions.c.rejudge_id.is_(None)).scalar_subquery()
     query = sa.select(bans, count.label("submission_count")).where(bans.c.competition_id == competition_id).order_by(bans.c.user_name)

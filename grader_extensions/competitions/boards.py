@@ -33,16 +33,14 @@ class Boards:
     def __init__(self, ledger: Ledger) -> None:
         self._database = ledger.database
 
-    async def standings(self, competition: Competition, *, problem_id: str = "", before: datetime | None = None) -> list[Standing]:
-        """Every submission that may count, of one problem or of all, in no order; before: only those made until then, exclusive."""
-        return await self._database.read(lambda connection: standings_of(connection, competition, problem_id, before))
+    async def standings(self, competition: Competition, *, problem_id: str = "") -> list[Standing]:
+        """Every submission that may count, of one problem or of all, in no order."""
+        return await self._database.read(lambda connection: standings_of(connection, competition, problem_id))
 
     async def languages(self, submission_ids: Sequence[str]) -> dict[str, str]:
         """The language of each of these submissions: of the entries of a page, for it is not in the index that boards are made from."""
         columns = (submissions.c.submission_id, submissions.c.language)
-        query = sa.select(*columns).where(
-            submissions.c.submission_id.in_([submission_id for submission_id in submission_ids if submission_id])
-        )
+        query = sa.select(*columns).where(submissions.c.submission_id.in_([*filter(None, submission_ids)]))
         return await self._database.read(lambda connection: {row.submission_id: row.language for row in connection.execute(query)})
 
 
@@ -50,14 +48,12 @@ def standings_of(
     connection: sa.Connection,
     competition: Competition,
     problem_id: str = "",
-    before: datetime | None = None,
     *,
     judged: sa.Table = submissions,
     where: Sequence[sa.ColumnElement[bool]] = (),
 ) -> list[Standing]:
     """See `Boards.standings`. judged: the table whose judgements count, each of the submission that `where` joins it with."""
     columns = [*(submissions.c[name] for name in _OWN), *(judged.c[name] for name in _JUDGED)]
-    end = competition.end_time if before is None else min(before, competition.end_time)
     banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
     query = sa.select(*columns).where(
         *where,
@@ -71,7 +67,7 @@ def standings_of(
         submissions.c.withdraw_time.is_(None),
         submissions.c.user_name.not_in(banned),
         submissions.c.create_time >= competition.start_time,
-        submissions.c.create_time < end,
+        submissions.c.create_time < competition.end_time,
     )
     rows = connection.execute(query).all()
     rules = {digest: rule_of(transactions.get_problem(connection, digest).spec) for digest in {row.problem_digest for row in rows}}
@@ -127,7 +123,7 @@ class BoardCalls:
         if problem_id and problem_id not in competition.problem_ids:
             raise ProblemNotFound(problem_id, competition.problem_ids)
         before = leaderboard.counted_before(competition, self._ledger.now(), admin=interceptors.current_caller().admin)
-        standings = await self._boards.standings(competition, problem_id=problem_id, before=before)
+        standings = await self._boards.standings(competition, problem_id=problem_id)
         board = leaderboard.board(competition, standings, problem_id=problem_id, device=request.device, before=before)
         # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
         place = (competition.competition_id, problem_id, request.device)

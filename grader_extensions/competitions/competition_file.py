@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,10 +21,7 @@ from sandbox.protocol.devices import DeviceKind
 def line_of(path: Path, key: tuple[str | int, ...]) -> int | None:
     """The line on which the key of a table, or of a table in an array of tables, is set; else that of the table; None where it can't
     tell, for it reads lines and no TOML."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return None
+    lines = path.read_text("utf-8").splitlines()
     if not key:
         return None
     first, begin, end = str(key[0]), 0, len(lines)
@@ -46,6 +42,7 @@ def _set_in(lines: list[str], begin: int, end: int, key: str) -> int | None:
 
 
 _AXIS_LIMIT = 2**31 - 1
+_SIZE = f"write a whole number from 0 to {_AXIS_LIMIT}"
 _SECRET_LIMIT = 64
 
 CompetitionIdentifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
@@ -61,7 +58,9 @@ def _zoned(value: object) -> object:
     return value
 
 
-_Time = Annotated[datetime, BeforeValidator(_zoned)]
+_TIME = "write a time with an offset and without quotes, such as 2026-05-01T18:00:00+02:00"
+_Time = Annotated[datetime, BeforeValidator(_zoned), Field(description=_TIME)]
+_Limit = Annotated[int, Field(ge=0, le=1_000_000, description="write a whole number from 0 to 1000000")]
 
 
 class _StrictSecretTable(BaseModel):
@@ -71,9 +70,9 @@ class _StrictSecretTable(BaseModel):
 class SizeRange(_StrictSecretTable):
     """A size that the secret seed draws."""
 
-    low: int = Field(ge=0, le=_AXIS_LIMIT)
-    high: int = Field(ge=0, le=_AXIS_LIMIT)
-    step: int = Field(default=1, ge=1)
+    low: int = Field(ge=0, le=_AXIS_LIMIT, description=_SIZE)
+    high: int = Field(ge=0, le=_AXIS_LIMIT, description=_SIZE)
+    step: int = Field(default=1, ge=1, description="write a whole number, 1 or more")
 
     @model_validator(mode="after")
     def _not_empty(self) -> SizeRange:
@@ -93,15 +92,25 @@ _Size = Annotated[
 ]
 
 
+_Amount = Annotated[
+    Annotated[int, Field(ge=0, lt=2**63)] | str | None,
+    Field(description="write a whole number, or arithmetic over the axes in quotes, such as '8 * n'"),
+]
+
+
 class Secret(_StrictSecretTable):
     """Workloads of a problem that are never disclosed. What is left out is as the problem has it."""
 
-    problem: str
-    axes: dict[str, _Size] = Field(min_length=1, max_length=16)
-    count: int = Field(default=1, ge=1, le=16)
-    device: Annotated[DeviceKind, Field(strict=False)] | None = None
-    moved_bytes: Annotated[int, Field(ge=0, lt=2**63)] | str | None = None
-    flops: Annotated[int, Field(ge=0, lt=2**63)] | str | None = None
+    problem: str = Field(description="write the id of one of 'problems'")
+    axes: dict[str, _Size] = Field(
+        min_length=1, max_length=16, description="write a size for every axis of the problem, such as axes = { n = 70000 }"
+    )
+    count: int = Field(default=1, ge=1, le=16, description="write a whole number from 1 to 16")
+    device: Annotated[DeviceKind, Field(strict=False)] | None = Field(
+        default=None, description='write "cuda" or "emulated", or leave it out'
+    )
+    moved_bytes: _Amount = None
+    flops: _Amount = None
 
     @model_validator(mode="after")
     def _several_differ(self) -> Secret:
@@ -111,93 +120,65 @@ class Secret(_StrictSecretTable):
 
 
 class CompetitionFile(_StrictSecretTable):
-    """All of it, each key by itself; `disagreements` looks at them together."""
+    """All of it, each key by itself; `disagreements` looks at them together. description: what to write instead of a wrong value."""
 
-    name: CompetitionIdentifier
-    title: str = Field(min_length=1, max_length=200)
-    statement: str = ""
-    problems: list[str] = Field(min_length=1, max_length=100)
-    devices: list[str] = Field(default=["cuda"], min_length=1, max_length=16)
+    name: CompetitionIdentifier = Field(
+        description='write lower case letters, digits, _ and -, beginning with a letter, such as name = "spring"'
+    )
+    title: str = Field(min_length=1, max_length=200, description="write one line of 1 to 200 characters in quotes")
+    statement: str = Field(default="", description="write text in quotes")
+    problems: list[str] = Field(
+        min_length=1, max_length=100, description='write a list of 1 to 100 ids of problems, such as problems = ["vector_add"]'
+    )
+    devices: list[str] = Field(default=["cuda"], min_length=1, max_length=16, description=f"write a list of 1 to 16 of: {devices.FORMS}")
     start: _Time
     end: _Time
-    freeze: _Time | None = None
-    mode: Literal["ranked"] = "ranked"  # the one that has scores
-    hourly_limit: int = Field(default=0, ge=0, le=1_000_000)
-    daily_limit: int = Field(default=0, ge=0, le=1_000_000)
-    score: Literal["speedup", "time"] = "speedup"
-    baseline: Literal["eager", "compile", "max-autotune"] = "eager"
-    tie_rule: Literal["share", "earliest"] = "share"
-    visibility: Literal["private", "after_end"] = "private"
-    processes: int = Field(default=3, ge=1, le=10)
-    secret_seed: str = Field(default="", pattern=r"^([0-9a-f]{32,128})?$")
-    secret: list[Secret] = []
+    freeze: _Time | None = Field(default=None, description=_TIME)
+    mode: Literal["ranked"] = Field(default="ranked", description='write mode = "ranked", or leave it out')  # the one that has scores
+    hourly_limit: _Limit = 0
+    daily_limit: _Limit = 0
+    score: Literal["speedup", "time"] = Field(default="speedup", description='write "speedup" or "time"')
+    baseline: Literal["eager", "compile", "max-autotune"] = Field(default="eager", description='write "eager", "compile" or "max-autotune"')
+    tie_rule: Literal["share", "earliest"] = Field(default="share", description='write "share" or "earliest"')
+    visibility: Literal["private", "after_end"] = Field(default="private", description='write "private" or "after_end"')
+    processes: int = Field(default=3, ge=1, le=10, description="write a whole number from 1 to 10")
+    secret_seed: str = Field(
+        default="",
+        pattern=r"^([0-9a-f]{32,128})?$",
+        description="write 32 to 128 hex digits in lower case and in quotes, such as `openssl rand -hex 16` prints",
+    )
+    secret: list[Secret] = Field(default=[], description="begin each secret workload with a line [[secret]], below all other keys")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disagreement:
-    """Keys that contradict each other. keys: the first is where it is changed."""
-
-    keys: tuple[str, ...]
-    message: str
-
-
-def disagreements(file: CompetitionFile) -> Iterator[Disagreement]:
-    """All of them, in the order of the keys."""
+def disagreements(file: CompetitionFile) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Keys that contradict each other, of which the first is where it is changed, and how; in the order of the keys."""
     if file.end <= file.start:
-        yield Disagreement(keys=("end", "start"), message="'end' is not after 'start'; fix one")
+        yield ("end", "start"), "'end' is not after 'start'; fix one"
     if file.freeze is not None and not file.start <= file.freeze < file.end:
-        yield Disagreement(keys=("freeze", "start", "end"), message="'freeze' is not between 'start' and 'end'; fix it, or leave it out")
+        yield ("freeze", "start", "end"), "'freeze' is not between 'start' and 'end'; fix it, or leave it out"
     if len(set(file.problems)) != len(file.problems):
-        yield Disagreement(keys=("problems",), message="'problems' names one twice; leave one out")
+        yield ("problems",), "'problems' names one twice; leave one out"
     for kind in file.devices:
         if not devices.well_formed(kind):
-            yield Disagreement(keys=("devices",), message=f"'devices' has {kind!r}, which is not a device; write {devices.FORMS}")
+            yield ("devices",), f"'devices' has {kind!r}, which is not a device; write {devices.FORMS}"
     if devices.EMULATED in file.devices and file.baseline != "eager":
         text = f"'baseline' is {file.baseline!r}, which the emulated device does not have; take 'eager'"
-        yield Disagreement(keys=("baseline", "devices"), message=text)
+        yield ("baseline", "devices"), text
     for table in file.secret:
         if table.problem not in file.problems:
             text = f"'secret' is of {table.problem!r}, which is not in 'problems'; add it there"
-            yield Disagreement(keys=("secret", "problems"), message=text)
+            yield ("secret", "problems"), text
     if file.secret and not file.secret_seed:
         text = "'secret_seed' is missing, which keeps the secret workloads; write 32 hex digits, such as `openssl rand -hex 16` prints"
-        yield Disagreement(keys=("secret_seed",), message=text)
+        yield ("secret_seed",), text
     counts = [sum(table.count for table in file.secret if table.problem == problem) for problem in file.problems]
     if max(counts) > _SECRET_LIMIT:
         text = f"'secret' makes more than {_SECRET_LIMIT} workloads of one problem; leave some out"
-        yield Disagreement(keys=("secret", "problems"), message=text)
+        yield ("secret", "problems"), text
 
 
 TomlKey = tuple[str | int, ...]
 _TAG_INDEX = 4  # secret, 0, axes, n, and then the kind of size, which is no key
-_AMOUNT = "write a whole number, or arithmetic over the axes in quotes, such as '8 * n'"
-_SIZE = "write a whole number from 0 to 2147483647"
-_REMEDIES = {
-    "name": 'write lower case letters, digits, _ and -, beginning with a letter, such as name = "spring"',
-    "title": "write one line of 1 to 200 characters in quotes",
-    "statement": "write text in quotes",
-    "problems": 'write a list of 1 to 100 ids of problems, such as problems = ["vector_add"]',
-    "devices": f"write a list of 1 to 16 of: {devices.FORMS}",
-    **dict.fromkeys(("start", "end", "freeze"), "write a time with an offset and without quotes, such as 2026-05-01T18:00:00+02:00"),
-    "mode": 'write mode = "ranked", or leave it out',
-    **dict.fromkeys(("hourly_limit", "daily_limit"), "write a whole number from 0 to 1000000"),
-    "score": 'write "speedup" or "time"',
-    "baseline": 'write "eager", "compile" or "max-autotune"',
-    "tie_rule": 'write "share" or "earliest"',
-    "visibility": 'write "private" or "after_end"',
-    "processes": "write a whole number from 1 to 10",
-    "secret_seed": "write 32 to 128 hex digits in lower case and in quotes, such as `openssl rand -hex 16` prints",
-    "secret": "begin each secret workload with a line [[secret]], below all other keys",
-}
-_SECRET_REMEDIES = {
-    "problem": "write the id of one of 'problems'",
-    "axes": "write a size for every axis of the problem, such as axes = { n = 70000 }",
-    "count": "write a whole number from 1 to 16",
-    "device": 'write "cuda" or "emulated", or leave it out',
-    "moved_bytes": _AMOUNT,
-    "flops": _AMOUNT,
-}
-_RANGE_REMEDIES = {"low": _SIZE, "high": _SIZE, "step": "write a whole number, 1 or more"}
 _AXIS = "write a size, or a range such as { low = 1000, high = 5000 }"
 
 
@@ -213,11 +194,15 @@ def sentence(key: TomlKey, mistake: ErrorDetails) -> str:
         case (_, _, "axes", _):
             remedy = _AXIS
         case ("secret", _, _, _, *_, last):
-            remedy = _RANGE_REMEDIES.get(str(last), "")
+            remedy = _remedy(SizeRange, last)
         case ("secret", _, name, *_):
-            remedy = _SECRET_REMEDIES.get(str(name), "")
+            remedy = _remedy(Secret, name)
         case (name, *_):
-            remedy = _REMEDIES.get(str(name), "")
+            remedy = _remedy(CompetitionFile, name)
         case _:
             remedy = ""
     return text if ";" in text or not remedy else f"{text}; {remedy}"
+
+
+def _remedy(table: type[BaseModel], key: str | int) -> str:
+    return table.model_fields[str(key)].description or "" if key in table.model_fields else ""

@@ -51,25 +51,19 @@ class CompetitionMistake:
 def read_competition(path: Path, problems: Problems) -> tuple[CompetitionFile | None, list[CompetitionMistake]]:
     """Read a file; None, and everything that is wrong with it, in the order of its lines, where a server does not take it."""
     try:
-        data = _read_toml(path)
-    except ProblemInvalid as error:
-        return None, [CompetitionMistake(path=path, message=error.message)]
-    mistakes = sorted(dict.fromkeys(_mistakes(path, data, problems)), key=lambda entry: entry.line or 0)
-    return None if mistakes else CompetitionFile.model_validate(data), mistakes
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    """The data of a file. ProblemInvalid where it is not TOML."""
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
+        data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise ProblemInvalid(str(path), f"can't be read: {error.strerror}; name a {FILE_NAME} that this user may read") from None
+        text = f"can't be read: {error.strerror}; name a {FILE_NAME} that this user may read"
     except UnicodeDecodeError as error:
-        raise ProblemInvalid(str(path), f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        text = f"is not UTF-8 (byte {error.start}); save it as UTF-8"
     except tomllib.TOMLDecodeError as error:
-        raise ProblemInvalid(str(path), f"is not TOML: {error}") from None
+        text = f"is not TOML: {error}"
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
-        raise ProblemInvalid(str(path), "is not TOML that can be read: a number is too long, or it nests too deep") from None
+        text = "is not TOML that can be read: a number is too long, or it nests too deep"
+    else:
+        mistakes = sorted(dict.fromkeys(_mistakes(path, data, problems)), key=lambda entry: entry.line or 0)
+        return None if mistakes else CompetitionFile.model_validate(data), mistakes
+    return None, [CompetitionMistake(path=path, message=text)]
 
 
 def _mistakes(path: Path, data: dict[str, Any], problems: Problems) -> Iterator[CompetitionMistake]:
@@ -87,9 +81,9 @@ def _mistakes(path: Path, data: dict[str, Any], problems: Problems) -> Iterator[
         places = [place for place in places if (spoiled and place not in spoiled) or "secret" in rest]
         file = CompetitionFile.model_validate(_STAND_INS | rest | {"secret": [data["secret"][index] for index in places]})
         wrong |= _STAND_INS.keys() - rest.keys()
-    for disagreement in disagreements(file):
-        if not wrong & set(disagreement.keys):
-            yield mistake(path, disagreement.keys[:1], disagreement.message)
+    for conflicting, message in disagreements(file):
+        if not wrong & set(conflicting):
+            yield mistake(path, conflicting[:1], message)
     if "problems" in wrong:
         return
     by_id: dict[str, Problem] = {}

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from enum import StrEnum
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
 
+import sqlalchemy as sa
 import structlog
 
 from grader import access
 from grader.api.conversion import to_message
-from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, parse
+from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, full_name, parse, resource_id
 from grader.errors import CallRefused, ProblemInvalid, ReloadRefused
 from grader.isolation.cancellation import finish_despite_cancel
-from grader.ledger import Ledger
 from grader.rules.quotas import shown_time
 from grader.server import interceptors, paging
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
-from grader_extensions.competitions.actions import CompetitionActions, checked_reason
+from grader_extensions.competitions import actions
+from grader_extensions.competitions.actions import checked_reason
 from grader_extensions.competitions.model import Competition, Phase, Visibility
 from grader_extensions.competitions.store import Competitions
 
+P = ParamSpec("P")
+T = TypeVar("T")
 log = structlog.get_logger()
 
 # What competitors rely on from the start: another value would change what is graded, compared or shown of them.
@@ -32,45 +35,20 @@ FIXED = (*("start", "problems", "mode", "score", "baseline", "processes", "tie_r
 UNSHOWN = ("statement", "secret", "secret_seed")  # long, or secret
 
 
-class ChangeKind(StrEnum):
-    """Change of a competition when the files were read again."""
-
-    ADDED = "added"
-    CHANGED = "changed"
-    REMOVED = "removed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyChange:
-    """A key of the file that differs. before and after: "" for what is not shown."""
-
-    key: str
-    before: str = ""
-    after: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.before} -> {self.after}" if self.before or self.after else f"{self.key}: changed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompetitionChange:
-    """How a competition differs. keys: those that differ; empty where it was added or removed."""
-
-    competition_id: str
-    kind: ChangeKind
-    keys: tuple[KeyChange, ...] = ()
-
-
-def changes(before: Mapping[str, Competition], after: Mapping[str, Competition]) -> list[CompetitionChange]:
+def changes(before: Mapping[str, Competition], after: Mapping[str, Competition]) -> list[competition_pb2.CompetitionChange]:
     """Compare two readings, by id."""
     differences = []
     for competition_id in sorted(before.keys() | after.keys()):
         old, current = before.get(competition_id), after.get(competition_id)
+        change = competition_pb2.CompetitionChange(competition=full_name(COMPETITIONS, competition_id))
         if old is None or current is None:
-            kind = ChangeKind.ADDED if old is None else ChangeKind.REMOVED
-            differences.append(CompetitionChange(competition_id=competition_id, kind=kind))
+            change.kind = competition_pb2.COMPETITION_CHANGE_KIND_ADDED if old is None else competition_pb2.COMPETITION_CHANGE_KIND_REMOVED
         elif keys := _keys(old, current):
-            differences.append(CompetitionChange(competition_id=competition_id, kind=ChangeKind.CHANGED, keys=keys))
+            change.kind = competition_pb2.COMPETITION_CHANGE_KIND_CHANGED
+            change.keys.extend(keys)
+        else:
+            continue
+        differences.append(change)
     return differences
 
 
@@ -100,13 +78,20 @@ def _unfair(old: Competition, current: Competition | None, now: datetime) -> Ite
         yield f"{about} has ended, and everybody has seen all sources since, so 'end' can't be a time to come; make a new competition"
 
 
-def _keys(old: Competition, current: Competition) -> tuple[KeyChange, ...]:
+def _keys(old: Competition, current: Competition) -> list[competition_pb2.CompetitionKeyChange]:
     before, after = _values(old), _values(current)
-    differing = [key for key in before if before[key] != after[key]]
-    return tuple(
-        KeyChange(key=key) if key in UNSHOWN else KeyChange(key=key, before=_shown(before[key]), after=_shown(after[key]))
-        for key in differing
-    )
+    changed = []
+    for key in before:
+        if before[key] != after[key]:
+            shown = {} if key in UNSHOWN else {"before": _shown(before[key]), "after": _shown(after[key])}
+            changed.append(competition_pb2.CompetitionKeyChange(key=key, **shown))
+    return changed
+
+
+def _recorded(change: competition_pb2.CompetitionChange) -> str:
+    kind = competition_pb2.CompetitionChangeKind.Name(change.kind).removeprefix("COMPETITION_CHANGE_KIND_").lower()
+    keys = (f"{key.key}: {f'{key.before} -> {key.after}' if key.before or key.after else 'changed'}" for key in change.keys)
+    return "; ".join([kind, *keys])
 
 
 def _values(competition: Competition) -> dict[str, object]:
@@ -145,9 +130,8 @@ def _shown(value: object) -> str:
 class OrganisingCalls:
     """Every change is in the ledger's record of actions and in the log."""
 
-    def __init__(self, ledger: Ledger, competitions: Competitions, service: GraderServicer, actions: CompetitionActions) -> None:
-        self._ledger, self._competitions, self._service = ledger, competitions, service
-        self._actions = actions
+    def __init__(self, service: GraderServicer, competitions: Competitions) -> None:
+        self._ledger, self._competitions, self._service = service.ledger, competitions, service
         self._reloading = asyncio.Lock()
 
     async def WithdrawSubmission(self, request: api.WithdrawSubmissionRequest) -> submission_pb2.Submission:
@@ -156,14 +140,14 @@ class OrganisingCalls:
         access.check_owned(user, submission)
         reason = checked_reason(request.reason, required=user.user != submission.new.user)  # another user has to get one
         competition = self._competitions.get(submission.new.competition_id) if submission.new.competition_id else None
-        withdrawn = await self._actions.withdraw(submission.submission_id, competition, user, reason)
+        withdrawn = await self._write(actions.withdraw, submission.submission_id, competition, user, reason)
         log.info("submission_withdrawn", submission=submission.submission_id, competition=submission.new.competition_id, reason=reason)
         return await self._service.shown(withdrawn)
 
     async def RestoreSubmission(self, request: api.RestoreSubmissionRequest) -> submission_pb2.Submission:
         """Restore a withdrawn submission."""
         submission_id, reason = parse(SUBMISSIONS, request.name), checked_reason(request.reason, required=False)
-        restored = await self._actions.restore(submission_id, interceptors.current_caller().user, reason)
+        restored = await self._write(actions.restore, submission_id, interceptors.current_caller().user, reason)
         log.info("submission_restored", submission=submission_id, reason=reason)
         return await self._service.shown(restored)
 
@@ -172,7 +156,7 @@ class OrganisingCalls:
         competition_id, user = self._competition_id(request.competition), request.user
         access.check_name(user)
         reason = checked_reason(request.reason, required=True)
-        new_ban = await self._actions.ban(competition_id, user, interceptors.current_caller().user, reason)
+        new_ban = await self._write(actions.ban, competition_id, user, interceptors.current_caller().user, reason)
         log.info("user_banned", competition=competition_id, banned_user=user, reason=reason)
         return to_message(competition_pb2.Ban, new_ban)
 
@@ -181,13 +165,13 @@ class OrganisingCalls:
         competition_id, user = self._competition_id(request.competition), request.user
         access.check_name(user)
         reason = checked_reason(request.reason, required=False)
-        lifted = await self._actions.lift_ban(competition_id, user, interceptors.current_caller().user, reason)
+        lifted = await self._write(actions.lift_ban, competition_id, user, interceptors.current_caller().user, reason)
         log.info("ban_lifted", competition=competition_id, banned_user=user, lifted=lifted)
         return api.LiftBanResponse(lifted=lifted)
 
     async def ListBans(self, request: api.ListBansRequest) -> api.ListBansResponse:
         """Return who is banned."""
-        listed = await self._actions.bans(self._competition_id(request.competition))
+        listed = await self._ledger.database.read(partial(actions.bans_of, competition_id=self._competition_id(request.competition)))
         return api.ListBansResponse(bans=[to_message(competition_pb2.Ban, listed_ban) for listed_ban in listed])
 
     async def ListCompetitionActions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
@@ -195,7 +179,7 @@ class OrganisingCalls:
         competition_id, size = self._competition_id(request.competition), paging.page_size(request.page_size)
         scope = ("actions", competition_id)
         before = paging.decode(request.page_token, int, *scope)
-        listed, following = await self._actions.page(competition_id, size=size, before=before)
+        listed, following = await self._ledger.database.read(partial(actions.page, competition_id=competition_id, size=size, before=before))
         return api.ListCompetitionActionsResponse(
             actions=[to_message(competition_pb2.CompetitionAction, action) for action in listed],
             next_page_token=paging.encode(following, *scope),
@@ -203,8 +187,7 @@ class OrganisingCalls:
 
     async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest) -> api.ReloadCompetitionsResponse:
         """Read the files again, all of them or none. ReloadRefused where one is wrong or unfair."""
-        changed = await self._reload()
-        return api.ReloadCompetitionsResponse(changes=[to_message(competition_pb2.CompetitionChange, change) for change in changed])
+        return api.ReloadCompetitionsResponse(changes=await self._reload())
 
     async def reload(self) -> None:
         """Read the files again; what is wrong with them is logged."""
@@ -215,7 +198,7 @@ class OrganisingCalls:
         except Exception:  # ours; the server goes on with what it has
             log.error("competitions_not_reloaded", exc_info=True)
 
-    async def _reload(self) -> list[CompetitionChange]:
+    async def _reload(self) -> list[competition_pb2.CompetitionChange]:
         async with self._reloading:
             try:
                 fresh = await asyncio.to_thread(self._competitions.read_again)
@@ -226,16 +209,20 @@ class OrganisingCalls:
             )
             check_fair(before, after, self._ledger.now())
             competition_changes = changes(before, after)
-            differences = {change.competition_id: "; ".join([change.kind.value, *map(str, change.keys)]) for change in competition_changes}
+            differences = {resource_id(COMPETITIONS, change.competition): _recorded(change) for change in competition_changes}
             # A caller that goes away must not leave a record of what was not done.
             await finish_despite_cancel(self._take(fresh, differences))
             return competition_changes
 
     async def _take(self, fresh: Competitions, differences: dict[str, str]) -> None:
         """Record a reading, and then have all calls see it."""
-        await self._actions.record_reload(interceptors.current_caller().user, differences)
+        await self._write(actions.record_reload, interceptors.current_caller().user, differences)
         self._competitions.replace(fresh)
         log.info("competitions_reloaded", changes=differences)
+
+    async def _write(self, action: Callable[Concatenate[sa.Connection, datetime, P], T], *arguments: P.args, **named: P.kwargs) -> T:
+        now = self._ledger.now()
+        return await self._ledger.database.write(lambda connection: action(connection, now, *arguments, **named))
 
     def _competition_id(self, name: str) -> str:
         return self._competitions.get(parse(COMPETITIONS, name, "competition")).competition_id

@@ -78,22 +78,13 @@ class Rejudge:
     failed_count: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
-    """How one submission is judged again. report None: it has to be run. reason: why, for people and logs."""
-
-    report: Report | None
-    reason: str
-
-
-def rule(facts: Sequence[wire.Fact], *, mode: wire.Mode, entry: str, old: Problem, current: Problem) -> Ruling:
-    """Judge again by the facts that the counting judgement was drawn from, where they suffice. entry: the submission's own, "" where it
-    takes the problem's. old: what the facts are of; current: what is to judge."""
+def rule(facts: Sequence[wire.Fact], *, mode: wire.Mode, entry: str, old: Problem, current: Problem) -> tuple[Report | None, str]:
+    """Judge again by the facts that the counting judgement was drawn from, where they suffice; None where it has to be run. And why, for
+    people and logs. entry: the submission's own, "" where it takes the problem's. old: what the facts are of; current: what is to judge."""
     if not facts:
-        return Ruling(report=None, reason="its facts are kept no longer")
-    failed = _failed(facts)
-    if (reason := _why_run(facts, failed, mode, entry, old, current)) is not None:
-        return Ruling(report=None, reason=reason)
+        return None, "its facts are kept no longer"
+    if (reason := _why_run(facts, _failed(facts), mode, entry, old, current)) is not None:
+        return None, reason
     try:
         policy = current.spec.libraries
         # The facts as they are where this is the rule on libraries.
@@ -101,11 +92,11 @@ def rule(facts: Sequence[wire.Fact], *, mode: wire.Mode, entry: str, old: Proble
         ruled = (replace(fact, policy=policy) if isinstance(fact, wire.Evidence) else fact for fact in judged)
         report = fold(ruled, current.ranking_in(mode))
     except IncompleteFacts as error:
-        return Ruling(report=None, reason=f"its facts are not enough: {error}")
+        return None, f"its facts are not enough: {error}"
     timed_out = report.verdict is Verdict.TIME_LIMIT_EXCEEDED and report.reason != "BUILD"
     if timed_out and (old.spec.trial_s, old.spec.trial_count) != (current.spec.trial_s, current.spec.trial_count):
-        return Ruling(report=None, reason="it ran out of a time that is another one now")
-    return Ruling(report=report, reason="its facts suffice")
+        return None, "it ran out of a time that is another one now"
+    return report, "its facts suffice"
 
 
 def meant(device_kind: str, device: str, clock: wire.Clock) -> bool:

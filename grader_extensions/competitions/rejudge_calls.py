@@ -6,10 +6,14 @@ Everything is in the ledger: what a server that died left undone is done by the 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
+import sqlalchemy as sa
 import structlog
 
 from grader import devices
@@ -17,16 +21,17 @@ from grader.api.conversion import from_enum, to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, parse, resource_id, violation
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.intake import gate
-from grader.model import Problem, Report
+from grader.model import Problem, Report, SubmissionState
 from grader.server import interceptors, paging
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
+from grader_extensions.competitions import rejudges
 from grader_extensions.competitions.boards import Boards
 from grader_extensions.competitions.leaderboard import board
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
-from grader_extensions.competitions.rejudges import Candidate, Rejudges, Undecided, new_id
+from grader_extensions.competitions.rejudges import Undecided
 from grader_extensions.competitions.secret_workloads import problem_for
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
@@ -42,12 +47,12 @@ TOP_LIMIT = 100_000
 
 
 class RejudgeCalls:
-    """Makes, shows and ends rejudges. worker None: a server that only reads, which asks for no more than `get` and `page`."""
+    """Makes, shows and ends rejudges."""
 
     def __init__(self, service: GraderServicer, competitions: Competitions) -> None:
         self._ledger, self._problems, self._competitions = service.ledger, service.problems, competitions
-        self._rejudges = Rejudges(service.ledger)
-        self._device_kinds, self._worker = service.device_kinds, service.worker
+        self._read, self._write = service.ledger.database.read, service.ledger.database.write
+        self._device_kinds, self._writable = service.device_kinds, service.writable
         self._kept: dict[str, Problem] = {}  # by digest, as the ledger has them
         self._news, self._idle = asyncio.Event(), asyncio.Event()
 
@@ -56,19 +61,21 @@ class RejudgeCalls:
         order, user = _order_from_proto(request.rejudge), interceptors.current_caller().user
         if violations := gate.check_request_id(request.request_id):
             raise InvalidRequest(violations)
-        before = await self._rejudges.by_request(user, request.request_id, order) if request.request_id else None
+        before = None
+        if request.request_id:
+            before = await self._read(lambda connection: rejudges.by_request(connection, user, request.request_id, order))
         if before is None:
             if order.device_kind and not devices.is_offered(order.device_kind, self._device_kinds()):
                 raise NoSuchDevice(order.device_kind, self._device_kinds())
-            drawn_for = await self._drawn_for(order, rejudge_id := new_id())
+            drawn_for = await self._drawn_for(order, rejudge_id := secrets.token_hex(16))
             if order.problem_id:
                 self._problems.get(order.problem_id)
             if order.competition_id:
                 self._competitions.get(order.competition_id)
             named = await self._top(order) if order.top_count else order.submission_ids or None
-            candidates = await self._rejudges.candidates(order, named)
+            candidates = await self._read(lambda connection: rejudges.candidates(connection, order, named))
             for candidate in candidates if order.submission_ids else ():
-                if not candidate.graded:
+                if candidate.state != SubmissionState.SUCCEEDED:
                     text = f"{candidate.submission_id!r} was not graded, so there is nothing to judge again; leave it out"
                 elif order.problem_id not in ("", candidate.problem_id) or order.competition_id not in ("", candidate.competition_id):
                     text = f"{candidate.submission_id!r} is not to the problem and competition that are named; leave it, or those, out"
@@ -80,10 +87,14 @@ class RejudgeCalls:
                     [FieldViolation("rejudge", "means no submission that was graded; ask for less, or see `grader-cli list`")]
                 )
             numbers, problems = self._judged_by(candidates, drawn_for)
-            before = await self._rejudges.create(order, user, request.request_id, numbers, problems, rejudge_id=rejudge_id)
+            before = await self._write(
+                lambda connection: rejudges.create(
+                    connection, self._ledger.now(), order, user, request.request_id, numbers, problems, rejudge_id=rejudge_id
+                )
+            )
             log.info("rejudge_created", rejudge=before.rejudge_id, submission_count=before.submission_count)
         elif before.failed_count and before.state is RejudgeState.RUNNING:
-            count = await self._rejudges.try_again(before.rejudge_id)
+            count = await self._write(partial(rejudges.try_again, rejudge_id=before.rejudge_id))
             log.info("rejudge_tried_again", rejudge=before.rejudge_id, count=count)
         self._idle.clear()
         self._news.set()
@@ -99,23 +110,22 @@ class RejudgeCalls:
         """Return a page of rejudges, newest first."""
         size = paging.page_size(request.page_size)
         before = paging.decode(request.page_token, int, "rejudges")
-        rejudges, following = await self._rejudges.page(size=size, before=before)
+        listed, following = await self._read(partial(rejudges.page, size=size, before=before))
         token = paging.encode(following, "rejudges")
-        return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(rejudge) for rejudge in rejudges], next_page_token=token)
+        return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(rejudge) for rejudge in listed], next_page_token=token)
 
     async def ApplyRejudge(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Apply a rejudge."""
         rejudge_id = parse(REJUDGES, request.name)
-        await self._rejudges.apply(rejudge_id)
+        await self._write(lambda connection: rejudges.apply(connection, self._ledger.now(), rejudge_id))
         log.info("rejudge_applied", rejudge=rejudge_id)
         return await self._shown(rejudge_id)
 
     async def DiscardRejudge(self, request: api.DiscardRejudgeRequest) -> rejudge_pb2.Rejudge:
         """Discard a rejudge, and stop its runs."""
         rejudge_id = parse(REJUDGES, request.name)
-        for run_id in await self._rejudges.discard(rejudge_id):
-            if self._worker is not None:
-                self._worker.check(run_id)
+        for run_id in await self._write(lambda connection: rejudges.discard(connection, self._ledger.now(), rejudge_id)):
+            self._writable().check(run_id)
         log.info("rejudge_discarded", rejudge=rejudge_id)
         return await self._shown(rejudge_id)
 
@@ -135,14 +145,14 @@ class RejudgeCalls:
                 await asyncio.wait_for(self._news.wait(), POLL_S)
 
     async def _decide_some(self) -> bool:
-        batch = await self._rejudges.undecided(BATCH)
+        batch = await self._read(partial(rejudges.undecided, limit=BATCH))
         if not batch:
             return False
         for digest in {digest for candidate in batch for digest in (candidate.old_digest, candidate.new_digest)} - set(self._kept):
             self._kept[digest] = await self._ledger.problem(digest)
         rulings = await asyncio.to_thread(lambda: [(candidate, self._rule(candidate)) for candidate in batch])
-        if await self._rejudges.decide(rulings) and self._worker is not None:
-            self._worker.wake()
+        if await self._write(lambda connection: rejudges.decide(connection, self._ledger.now(), rulings)):
+            self._writable().wake()
         return True
 
     def _rule(self, undecided: Undecided) -> Report | None:
@@ -154,7 +164,7 @@ class RejudgeCalls:
             log.warning("facts_not_read", submission=undecided.submission_id, detail=str(error)[:200])
             return None
         try:
-            ruling = rule(
+            report, why = rule(
                 facts,
                 mode=undecided.mode,
                 entry=undecided.entry,
@@ -164,17 +174,17 @@ class RejudgeCalls:
         except Exception:  # whatever it is, it is ours: a run tells as well, and the others go on
             log.exception("rule_broke", submission=undecided.submission_id)
             return None
-        log.info(
-            "rejudge_ruled",
-            rejudge=undecided.rejudge_id,
-            submission=undecided.submission_id,
-            by_facts=ruling.report is not None,
-            why=ruling.reason,
-        )
-        return ruling.report
+        by_facts = report is not None
+        log.info("rejudge_ruled", rejudge=undecided.rejudge_id, submission=undecided.submission_id, by_facts=by_facts, why=why)
+        return report
 
     async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:
-        return _rejudge_to_proto(*await self._rejudges.changes(rejudge_id, self._competitions.all()))
+        competitions = self._competitions.all()
+        return await self._read(
+            lambda connection: _rejudge_to_proto(
+                rejudges.get(connection, rejudge_id), rejudges.changes(connection, rejudge_id, competitions)
+            )
+        )
 
     async def _top(self, order: RejudgeOrder) -> list[str]:
         """The best of each problem's boards: of the devices that the runs are to be on, or of all where nobody has been on those.
@@ -202,13 +212,13 @@ class RejudgeCalls:
         """The rejudge whose secret sizes are meant: this one, an earlier one, or "", which is the file's sizes."""
         if not order.sizes_of:
             return rejudge_id if order.fresh_sizes else ""
-        earlier_order = (await self._rejudges.get(order.sizes_of)).order
+        earlier_order = (await self._read(partial(rejudges.get, rejudge_id=order.sizes_of))).order
         if earlier_order.competition_id != order.competition_id or not earlier_order.fresh_sizes:
             text = f"{order.sizes_of!r} drew no sizes for this competition; name a final of it, or leave it out"
             raise InvalidRequest([FieldViolation("sizes_of", text)])
         return order.sizes_of
 
-    def _judged_by(self, chosen: Sequence[Candidate], drawn_for: str) -> tuple[dict[str, list[int]], list[Problem]]:
+    def _judged_by(self, chosen: Sequence[sa.Row[Any]], drawn_for: str) -> tuple[dict[str, list[int]], list[Problem]]:
         """Numbers by the digest of the problem that this server has now, and those problems; drawn_for: of which rejudge the sizes are."""
         by_problem: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for candidate in chosen:
@@ -241,6 +251,13 @@ def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
             violations.append(wrong)
         return resource_id(collection, name)
 
+    method = RejudgeMethod.FACTS_OR_RUN
+    if message.method:
+        try:
+            method = from_enum(RejudgeMethod, rejudge_pb2.RejudgeMethod.DESCRIPTOR, message.method)
+        except ValueError:
+            names = ", ".join(f"REJUDGE_METHOD_{choice.name}" for choice in RejudgeMethod)
+            violations.append(FieldViolation("method", f"{int(message.method)} is not known here; take one of: {names}"))
     order = RejudgeOrder(
         cause=message.cause.strip(),
         problem_id=last(message.problem, PROBLEMS, "problem"),
@@ -248,7 +265,7 @@ def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
         submission_ids=tuple(
             dict.fromkeys(last(name, SUBMISSIONS, f"submissions[{index}]", needed=True) for index, name in enumerate(message.submissions))
         ),
-        method=_method(message.method, violations),
+        method=method,
         top_count=message.top_count,
         device_kind=message.device_kind,
         fresh_sizes=message.fresh_sizes,
@@ -260,46 +277,29 @@ def _order_from_proto(message: rejudge_pb2.Rejudge) -> RejudgeOrder:
     return order
 
 
-def _method(method: rejudge_pb2.RejudgeMethod, violations: list[FieldViolation]) -> RejudgeMethod:
-    try:
-        return from_enum(RejudgeMethod, rejudge_pb2.RejudgeMethod.DESCRIPTOR, method) if method else RejudgeMethod.FACTS_OR_RUN
-    except ValueError:
-        names = ", ".join(f"REJUDGE_METHOD_{choice.name}" for choice in RejudgeMethod)
-        violations.append(FieldViolation("method", f"{int(method)} is not known here; take one of: {names}"))
-        return RejudgeMethod.FACTS_OR_RUN
-
-
-def _violations(order: RejudgeOrder) -> list[FieldViolation]:
-    violations = []
+def _violations(order: RejudgeOrder) -> Iterator[FieldViolation]:
     if not order.cause:
-        violations.append(FieldViolation("cause", "is empty; say in a sentence why, for the history of what is judged again"))
+        yield FieldViolation("cause", "is empty; say in a sentence why, for the history of what is judged again")
     elif len(order.cause) > CAUSE_CHARS or "\0" in order.cause:
-        violations.append(FieldViolation("cause", f"is not text of at most {CAUSE_CHARS} characters; shorten it"))
+        yield FieldViolation("cause", f"is not text of at most {CAUSE_CHARS} characters; shorten it")
     if not (order.problem_id or order.competition_id or order.submission_ids):
-        violations.append(FieldViolation("problem", "says nothing, as competition and submissions do; name at least one of the three"))
+        yield FieldViolation("problem", "says nothing, as competition and submissions do; name at least one of the three")
     if len(order.submission_ids) > NAMED_LIMIT:
-        violations.append(FieldViolation("submissions", f"are more than {NAMED_LIMIT}; name fewer, or a problem or competition"))
+        yield FieldViolation("submissions", f"are more than {NAMED_LIMIT}; name fewer, or a problem or competition")
     if not 0 <= order.top_count <= TOP_LIMIT:
-        violations.append(
-            FieldViolation("top_count", f"{order.top_count} is not a rank; take one from 1 to {TOP_LIMIT}, or leave it out for all")
-        )
+        yield FieldViolation("top_count", f"{order.top_count} is not a rank; take one from 1 to {TOP_LIMIT}, or leave it out for all")
     elif order.top_count and (not order.competition_id or order.submission_ids):
-        text = "is counted on the boards of a competition; name one, and no submissions"
-        violations.append(FieldViolation("top_count", text))
+        yield FieldViolation("top_count", "is counted on the boards of a competition; name one, and no submissions")
     for field, value in (("fresh_sizes", order.fresh_sizes), ("sizes_of", order.sizes_of)):
         if value and not order.competition_id:
-            violations.append(FieldViolation(field, "is of the secret workloads of a competition; name one"))
+            yield FieldViolation(field, "is of the secret workloads of a competition; name one")
     if order.fresh_sizes and order.sizes_of:
-        violations.append(FieldViolation("sizes_of", "has sizes that are drawn already; leave it, or fresh_sizes, out"))
+        yield FieldViolation("sizes_of", "has sizes that are drawn already; leave it, or fresh_sizes, out")
     if order.device_kind and not devices.well_formed(order.device_kind):
-        violations.append(
-            FieldViolation("device_kind", f"{order.device_kind[:64]!r} is not a device; write {devices.FORMS}, or leave it out")
-        )
-    return violations
+        yield FieldViolation("device_kind", f"{order.device_kind[:64]!r} is not a device; write {devices.FORMS}, or leave it out")
 
 
 def _rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudge_pb2.Rejudge:
-    """Convert a rejudge as administrators see it."""
     message = to_message(
         rejudge_pb2.Rejudge, rejudge, rejudge.order, changes=[to_message(rejudge_pb2.RejudgeChange, change) for change in changes]
     )

@@ -1,4 +1,4 @@
-"""Rejudges in the ledger: submissions that are judged again, without changing any until that is applied.
+"""Rejudges in the ledger: submissions that are judged again, without changing any until that is applied.  Functions on a connection.
 
 A run is a row of `submissions` that belongs to no user's list; the queue, leases and retries know no difference. Applying adds a judgement
 to each submission and copies it into the submission's row; nothing else of it changes, and no event follows its last one.
@@ -12,15 +12,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from grader.errors import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated, RequestIdReused, SubmissionNotFound
-from grader.ledger import Ledger, queue, records, transactions
+from grader.ledger import queue, records, transactions
 from grader.ledger.changes import NewsKind, tell
 from grader.ledger.tables import FOUND, events, judgements, rejudge_items, rejudges, submissions
 from grader.model import Failure, Judgement, Problem, Report, SubmissionState
@@ -30,6 +30,7 @@ from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState
 from sandbox.protocol import wire
 
+T = TypeVar("T")
 CHUNK = 500  # values in one statement
 NO_SOURCES = Failure(reason="SOURCES_REMOVED", message="its sources are kept no longer, so it can't be run again", final=True)
 # What a run has of its submission; the rest is its own.
@@ -42,6 +43,7 @@ _OPEN = sa.and_(rejudges.c.state == RejudgeState.RUNNING, rejudge_items.c.verdic
 _OWN = [submissions.c[name] for name in ("number", "submission_id", "user_name", "competition_id", "problem_id")]
 _FOUND = ("verdict", "reason", "summary", "score", "score_low", "score_high", "problem_digest")
 _OLD = (*_FOUND, "create_time", "rejudge_id", "sequence")
+_REPLACED = [_BASE.c[name].label(f"old_{name}") for name in _OLD]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,154 +61,67 @@ class Undecided:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A submission that was asked for. graded: whether there is a judgement to replace."""
-
-    number: int
-    submission_id: str
-    problem_id: str
-    competition_id: str
-    graded: bool
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
 
 
-def new_id() -> str:
-    """An id that nobody can guess."""
-    return secrets.token_hex(16)
+def candidates(connection: sa.Connection, order: RejudgeOrder, submission_ids: Sequence[str] | None = None) -> list[sa.Row[Any]]:
+    """Find the submissions that are meant, in the order in which they were handed in; of these only, where some are named.
+
+    SubmissionNotFound where one that is named is no user's submission. All that are named are there, graded or not.
+    """
+    query = sa.select(*(submissions.c[name] for name in ("number", "submission_id", "problem_id", "competition_id", "state")))
+    query = query.where(submissions.c.rejudge_id.is_(None))
+    query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
+    queries = [query.where(submissions.c.submission_id.in_(chunk)) for chunk in _chunks(submission_ids or ())]
+    if submission_ids is None:
+        query = query.where(submissions.c.state == SubmissionState.SUCCEEDED)
+        fields = {"problem_id": order.problem_id, "competition_id": order.competition_id}
+        queries = [query.filter_by(**{name: value for name, value in fields.items() if value})]
+    by_id = {row.submission_id: row for chunk_query in queries for row in connection.execute(chunk_query)}
+    if missing := [submission_id for submission_id in submission_ids or () if submission_id not in by_id]:
+        raise SubmissionNotFound(missing[0])
+    return sorted(by_id.values(), key=lambda row: row.number)
 
 
-class Rejudges:
-    """Every method is one transaction."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._database, self._now = ledger.database, ledger.now
-
-    async def by_request(self, user: str, request_id: str, order: RejudgeOrder) -> Rejudge | None:
-        """The rejudge that this request made; RequestIdReused where it asked for something else."""
-        return await self._database.read(lambda connection: _by_request(connection, user, request_id, order))
-
-    async def candidates(self, order: RejudgeOrder, submission_ids: Sequence[str] | None = None) -> list[Candidate]:
-        """The submissions that are meant, in the order in which they were handed in; of these only, where some are named.
-
-        SubmissionNotFound where one that is named is no user's submission. All that are named are there, graded or not.
-        """
-        names = ("number", "submission_id", "problem_id", "competition_id")
-        query = sa.select(*(submissions.c[name] for name in names), submissions.c.state).where(submissions.c.rejudge_id.is_(None))
-        query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
-        graded = query.where(submissions.c.state == SubmissionState.SUCCEEDED)
-        for name, value in (("problem_id", order.problem_id), ("competition_id", order.competition_id)):
-            graded = graded.where(submissions.c[name] == value) if value else graded
-
-        def work(connection: sa.Connection) -> list[Candidate]:
-            queries = [graded]
-            if submission_ids is not None:
-                chunks = (submission_ids[start : start + CHUNK] for start in range(0, len(submission_ids), CHUNK))
-                queries = [query.where(submissions.c.submission_id.in_(chunk)) for chunk in chunks]
-            by_id = {
-                row.submission_id: Candidate(graded=row.state == SubmissionState.SUCCEEDED, **{name: row._mapping[name] for name in names})
-                for chunk_query in queries
-                for row in connection.execute(chunk_query)
-            }
-            if missing := [submission_id for submission_id in submission_ids or () if submission_id not in by_id]:
-                raise SubmissionNotFound(missing[0])
-            return sorted(by_id.values(), key=lambda candidate: candidate.number)
-
-        return await self._database.read(work)
-
-    async def create(
-        self,
-        order: RejudgeOrder,
-        user: str,
-        request_id: str,
-        numbers: Mapping[str, Sequence[int]],
-        problems: Iterable[Problem],
-        *,
-        rejudge_id: str = "",
-    ) -> Rejudge:
-        """Choose submissions, by the digest of the problem that they are to be judged by, for `undecided` to find.
-
-        rejudge_id: from `new_id`, where a problem was made for it.
-        """
-        identifier = rejudge_id or new_id()
-        row = {"rejudge_id": identifier, "user_name": user, "document": json.dumps(dataclasses.asdict(order))}
-
-        def work(connection: sa.Connection) -> Rejudge:
-            if request_id and (before := _by_request(connection, user, request_id, order)) is not None:
-                return before
-            now = self._now()
-            for problem in problems:
-                transactions.keep_problem(connection, now, problem)
-            request_key = records.request_key(user, request_id) if request_id else None
-            connection.execute(sa.insert(rejudges).values(**row, request_id=request_key, state=RejudgeState.RUNNING, create_time=now))
-            for digest, chosen in numbers.items():
-                for start in range(0, len(chosen), CHUNK):
-                    part = submissions.c.number.in_(chosen[start : start + CHUNK])
-                    columns = (sa.literal(identifier), submissions.c.number, sa.literal(digest), submissions.c.judgement_count)
-                    items = ["rejudge_id", "number", "problem_digest", "judgement_count"]
-                    connection.execute(sa.insert(rejudge_items).from_select(items, sa.select(*columns).where(part)))
-            return _get(connection, identifier)
-
-        return await self._database.write(work)
-
-    async def undecided(self, limit: int) -> list[Undecided]:
-        """The next that somebody has to look at, of all rejudges."""
-        return await self._database.read(lambda connection: _undecided(connection, limit))
-
-    async def decide(self, rulings: Sequence[tuple[Undecided, Report | None]]) -> int:
-        """Write what facts decided, and put runs of the rest into the queue; says how many."""
-        return await self._database.write(lambda connection: _decide(connection, self._now(), rulings))
-
-    async def try_again(self, rejudge_id: str) -> int:
-        """Run again what we failed at; says how many."""
-        return await self._database.write(lambda connection: _try_again(connection, rejudge_id))
-
-    async def get(self, rejudge_id: str) -> Rejudge:
-        """Return a rejudge with its counts; RejudgeNotFound."""
-        return await self._database.read(lambda connection: _get(connection, rejudge_id))
-
-    async def changes(self, rejudge_id: str, competitions: Iterable[Competition]) -> tuple[Rejudge, list[Change]]:
-        """Return a rejudge, and what it changes, or changed. competitions: those whose boards are known."""
-        contests = tuple(competitions)
-        return await self._database.read(lambda connection: (_get(connection, rejudge_id), _changes(connection, rejudge_id, contests)))
-
-    async def page(self, *, size: int, before: int | None = None) -> tuple[list[Rejudge], int | None]:
-        """Newest first; and `before` of the next page."""
-        query = sa.select(rejudges).order_by(rejudges.c.sequence.desc()).limit(size + 1)
-        if before is not None:
-            query = query.where(rejudges.c.sequence < min(before, transactions.LARGEST))
-
-        def work(connection: sa.Connection) -> tuple[list[Rejudge], int | None]:
-            rows = connection.execute(query).all()
-            return [_rejudge(connection, row) for row in rows[:size]], rows[size - 1].sequence if len(rows) > size else None
-
-        return await self._database.read(work)
-
-    async def apply(self, rejudge_id: str) -> None:
-        """Let its judgements count. RejudgeNotReady, RejudgeOutdated; a second time changes nothing."""
-
-        def work(connection: sa.Connection) -> None:
-            state = _get(connection, rejudge_id).state
-            if state in (RejudgeState.RUNNING, RejudgeState.DISCARDED):
-                raise RejudgeNotReady(rejudge_id, state)
-            if state is RejudgeState.READY:
-                _apply(connection, self._now(), rejudge_id)
-
-        await self._database.write(work)
-
-    async def discard(self, rejudge_id: str) -> list[str]:
-        """Drop them, and cancel runs; the answer is the ids of those that are under way. A second time changes nothing."""
-
-        def work(connection: sa.Connection) -> list[str]:
-            state = _row(connection, rejudge_id).state
-            if state == RejudgeState.APPLIED:
-                raise RejudgeNotReady(rejudge_id, state)
-            return [] if state == RejudgeState.DISCARDED else _discard(connection, self._now(), rejudge_id)
-
-        return await self._database.write(work)
+def create(
+    connection: sa.Connection,
+    now: datetime,
+    order: RejudgeOrder,
+    user: str,
+    request_id: str,
+    numbers: Mapping[str, Sequence[int]],
+    problems: Iterable[Problem],
+    *,
+    rejudge_id: str,
+) -> Rejudge:
+    """Choose submissions, by the digest of the problem that they are to be judged by, for `undecided` to find."""
+    if request_id and (before := by_request(connection, user, request_id, order)) is not None:
+        return before
+    for problem in problems:
+        transactions.keep_problem(connection, now, problem)
+    row = {"rejudge_id": rejudge_id, "user_name": user, "document": json.dumps(dataclasses.asdict(order))}
+    request_key = records.request_key(user, request_id) if request_id else None
+    connection.execute(sa.insert(rejudges).values(**row, request_id=request_key, state=RejudgeState.RUNNING, create_time=now))
+    for digest, chosen in numbers.items():
+        for part in _chunks(chosen):
+            columns = (sa.literal(rejudge_id), submissions.c.number, sa.literal(digest), submissions.c.judgement_count)
+            items = ["rejudge_id", "number", "problem_digest", "judgement_count"]
+            connection.execute(sa.insert(rejudge_items).from_select(items, sa.select(*columns).where(submissions.c.number.in_(part))))
+    return get(connection, rejudge_id)
 
 
-def _undecided(connection: sa.Connection, limit: int) -> list[Undecided]:
-    """The next that somebody has to look at, oldest rejudge first."""
+def page(connection: sa.Connection, size: int, before: int | None = None) -> tuple[list[Rejudge], int | None]:
+    """Newest first; and `before` of the next page."""
+    query = sa.select(rejudges).order_by(rejudges.c.sequence.desc()).limit(size + 1)
+    if before is not None:
+        query = query.where(rejudges.c.sequence < min(before, transactions.LARGEST))
+    rows = connection.execute(query).all()
+    return [_rejudge(connection, row) for row in rows[:size]], rows[size - 1].sequence if len(rows) > size else None
+
+
+def undecided(connection: sa.Connection, limit: int) -> list[Undecided]:
+    """Find the next that somebody has to look at, oldest rejudge first."""
     columns: list[sa.ColumnElement[Any]] = [
         rejudges.c.document,
         *(rejudge_items.c[name] for name in ("rejudge_id", "number", "problem_digest")),
@@ -248,12 +163,11 @@ def _undecided(connection: sa.Connection, limit: int) -> list[Undecided]:
 
 
 def _order(document: str) -> RejudgeOrder:
-    """Return what was asked for, from where it is kept."""
     data = json.loads(document)
     return RejudgeOrder(**data | {"submission_ids": tuple(data["submission_ids"]), "method": RejudgeMethod(data["method"])})
 
 
-def _decide(connection: sa.Connection, now: datetime, rulings: Iterable[tuple[Undecided, Report | None]]) -> int:
+def decide(connection: sa.Connection, now: datetime, rulings: Iterable[tuple[Undecided, Report | None]]) -> int:
     """Write what facts decided, and put runs of the rest into the queue; says how many. What another server was quicker at is left."""
     run_count = 0
     for item, report in rulings:
@@ -296,15 +210,21 @@ def _run(connection: sa.Connection, now: datetime, item: Undecided, device_kind:
     return int(number)
 
 
-def _try_again(connection: sa.Connection, rejudge_id: str) -> int:
+def try_again(connection: sa.Connection, rejudge_id: str) -> int:
     """Let what failed be looked at once more, as if it had never been run; says how many."""
     gone = sa.select(submissions.c.number).where(submissions.c.rejudge_id == rejudge_id, submissions.c.state.in_(GAVE_UP))
     mine = sa.and_(rejudge_items.c.rejudge_id == rejudge_id, rejudge_items.c.verdict.is_(None), rejudge_items.c.run_number.in_(gone))
     return connection.execute(sa.update(rejudge_items).where(mine).values(run_number=None)).rowcount
 
 
-def _apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
-    """Let the new judgements count. RejudgeOutdated, and nothing changed, where a submission was judged again since it was chosen."""
+def apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
+    """Let the new judgements count; a second time changes nothing. RejudgeNotReady; RejudgeOutdated, and nothing changed, where a
+    submission was judged again since it was chosen."""
+    state = get(connection, rejudge_id).state
+    if state is RejudgeState.APPLIED:
+        return
+    if state is not RejudgeState.READY:
+        raise RejudgeNotReady(rejudge_id, state)
     mine = rejudge_items.c.rejudge_id == rejudge_id
     joined = rejudge_items.join(submissions, submissions.c.number == rejudge_items.c.number)
     moved = submissions.c.judgement_count != rejudge_items.c.judgement_count
@@ -335,8 +255,14 @@ def _apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
     _end(connection, now, rejudge_id, RejudgeState.APPLIED)
 
 
-def _discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[str]:
-    """Drop it: runs that wait are cancelled, those that are under way are asked to stop. The answer is the ids of the latter."""
+def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[str]:
+    """Drop it: runs that wait are cancelled, those that are under way are asked to stop. The answer is the ids of the latter. A second time
+    changes nothing."""
+    state = _row(connection, rejudge_id).state
+    if state == RejudgeState.APPLIED:
+        raise RejudgeNotReady(rejudge_id, state)
+    if state == RejudgeState.DISCARDED:
+        return []
     runs = submissions.c.rejudge_id == rejudge_id
     waiting = connection.execute(
         sa.update(submissions)
@@ -344,8 +270,7 @@ def _discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[
         .values(state=SubmissionState.CANCELLED, cancel_requested=True, end_time=now, event_count=submissions.c.event_count + 1)
         .returning(submissions.c.number, submissions.c.event_count, submissions.c.attempt)
     ).all()
-    for start in range(0, len(waiting), CHUNK):
-        rows = waiting[start : start + CHUNK]
+    for rows in _chunks(waiting):
         common = {"event_time": now, "state": SubmissionState.CANCELLED}
         ended = [{**common, "number": row.number, "sequence": row.event_count, "attempt": row.attempt} for row in rows]
         connection.execute(sa.insert(events), ended)
@@ -361,7 +286,8 @@ def _end(connection: sa.Connection, now: datetime, rejudge_id: str, state: Rejud
     connection.execute(sa.update(rejudges).where(rejudges.c.rejudge_id == rejudge_id).values(state=state, end_time=now))
 
 
-def _by_request(connection: sa.Connection, user: str, request_id: str, order: RejudgeOrder) -> Rejudge | None:
+def by_request(connection: sa.Connection, user: str, request_id: str, order: RejudgeOrder) -> Rejudge | None:
+    """The rejudge that this request made; RequestIdReused where it asked for something else."""
     query = sa.select(rejudges).where(rejudges.c.request_id == records.request_key(user, request_id))
     row = connection.execute(query).one_or_none()
     if row is not None and _order(row.document) != order:
@@ -376,7 +302,8 @@ def _row(connection: sa.Connection, rejudge_id: str) -> sa.Row[Any]:
     return row
 
 
-def _get(connection: sa.Connection, rejudge_id: str) -> Rejudge:
+def get(connection: sa.Connection, rejudge_id: str) -> Rejudge:
+    """Return a rejudge with its counts; RejudgeNotFound."""
     return _rejudge(connection, _row(connection, rejudge_id))
 
 
@@ -406,50 +333,36 @@ def _rejudge(connection: sa.Connection, row: sa.Row[Any]) -> Rejudge:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Item:
-    """A submission, what is changed of it, and the board that it may be on. decided: whether the rejudge knows."""
-
-    number: int
-    competition_id: str
-    problem_id: str
-    decided: bool
-    change: Change
-
-
-def _changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition]) -> list[Change]:
+def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition]) -> list[Change]:
     """Return a change for each submission that this rejudge judges or ranks otherwise, in the order of submission."""
     listed = _listed(connection, rejudge_id)
     without, with_it = _ranks(connection, rejudge_id, competitions, listed)
-    listed_ids = {item.change.submission_id for item in listed}
-    ranked_ids = sorted({*without, *with_it} - listed_ids)
+    ranked_ids = sorted({*without, *with_it} - {row.submission_id for row in listed})
     moved = [submission_id for submission_id in ranked_ids if without.get(submission_id) != with_it.get(submission_id)]
-    unlisted = []
-    for start in range(0, len(moved), CHUNK):
+    rows = list(listed)
+    for chunk in _chunks(moved):
         query = (
-            sa.select(*_OWN, *(_BASE.c[name].label(f"old_{name}") for name in _OLD))
+            sa.select(*_OWN, *_REPLACED, sa.null().label("new_verdict"))
             .join(_BASE, sa.and_(_BASE.c.number == submissions.c.number, _BASE.c.sequence == submissions.c.judgement_count))
-            .where(submissions.c.submission_id.in_(moved[start : start + CHUNK]))
+            .where(submissions.c.submission_id.in_(chunk))
         )
-        unlisted += [_item(row, decided=False) for row in connection.execute(query)]
-    change_items = sorted([*listed, *unlisted], key=lambda item: item.number)
-    ranked = [
-        replace(item.change, rank_before=without.get(item.change.submission_id, 0), rank_after=with_it.get(item.change.submission_id, 0))
-        for item in change_items
-    ]
-    return [
-        change
-        for change in ranked
-        if any(getattr(change.before, name) != getattr(change.after, name) for name in ("verdict", "reason", "score"))
-        or change.rank_before != change.rank_after
-    ]
+        rows += connection.execute(query)
+    changed = []
+    for row in sorted(rows, key=lambda row: row.number):
+        before = _judgement(row, "old_")
+        after = before if row.new_verdict is None else _judgement(row, "new_")
+        ranks = without.get(row.submission_id, 0), with_it.get(row.submission_id, 0)
+        if ranks[0] != ranks[1] or any(getattr(before, name) != getattr(after, name) for name in ("verdict", "reason", "score")):
+            change = Change(submission_id=row.submission_id, user=row.user_name, before=before, after=after)
+            changed.append(replace(change, rank_before=ranks[0], rank_after=ranks[1]))
+    return changed
 
 
-def _listed(connection: sa.Connection, rejudge_id: str) -> list[_Item]:
-    """Every submission that was chosen. One that is not decided yet changes nothing so far."""
+def _listed(connection: sa.Connection, rejudge_id: str) -> Sequence[sa.Row[Any]]:
+    """Every submission that was chosen. One that is not decided yet has no new verdict, and changes nothing so far."""
     columns: list[sa.ColumnElement[Any]] = [
         *_OWN,
-        *(_BASE.c[name].label(f"old_{name}") for name in _OLD),
+        *_REPLACED,
         *(rejudge_items.c[name].label(f"new_{name}") for name in _FOUND),
         (rejudge_items.c.judgement_count + 1).label("new_sequence"),
         rejudge_items.c.rejudge_id.label("new_rejudge_id"),
@@ -460,17 +373,10 @@ def _listed(connection: sa.Connection, rejudge_id: str) -> list[_Item]:
         .select_from(rejudge_items)
         .join(rejudges, rejudges.c.rejudge_id == rejudge_items.c.rejudge_id)
         .join(submissions, submissions.c.number == rejudge_items.c.number)
-        .join(_BASE, sa.and_(_BASE.c.number == rejudge_items.c.number, _BASE.c.sequence == rejudge_items.c.judgement_count))
+        .join(_BASE, _IS_BASE)
         .where(rejudge_items.c.rejudge_id == rejudge_id)
     )
-    return [_item(row, decided=row.new_verdict is not None) for row in connection.execute(query)]
-
-
-def _item(row: sa.Row[Any], *, decided: bool) -> _Item:
-    before = _judgement(row, "old_")
-    after = _judgement(row, "new_") if decided else before
-    change = Change(submission_id=row.submission_id, user=row.user_name, before=before, after=after)
-    return _Item(number=row.number, competition_id=row.competition_id, problem_id=row.problem_id, decided=decided, change=change)
+    return connection.execute(query).all()
 
 
 def _judgement(row: sa.Row[Any], prefix: str) -> Judgement:
@@ -478,14 +384,14 @@ def _judgement(row: sa.Row[Any], prefix: str) -> Judgement:
 
 
 def _ranks(
-    connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition], listed: Sequence[_Item]
+    connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition], listed: Sequence[sa.Row[Any]]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Ranks by submission, on the boards of the problems that the items are of: without the rejudge, and with it."""
     without, with_it = dict[str, int](), dict[str, int]()
-    chosen = {item.change.submission_id for item in listed}
-    decided = {item.change.submission_id for item in listed if item.decided}
+    chosen = {row.submission_id for row in listed}
+    decided = {row.submission_id for row in listed if row.new_verdict is not None}
     by_id = {contest.competition_id: contest for contest in competitions}
-    for competition_id, problem_id in sorted({(item.competition_id, item.problem_id) for item in listed}):
+    for competition_id, problem_id in sorted({(row.competition_id, row.problem_id) for row in listed}):
         competition = by_id.get(competition_id)
         if competition is None or problem_id not in competition.problem_ids:
             continue  # there is no board

@@ -7,7 +7,6 @@ from typing import Any
 
 from grader.extensions import Call, ServerAdditions, ServerContext
 from grader.server.service import GraderServicer
-from grader_extensions.competitions.actions import CompetitionActions
 from grader_extensions.competitions.boards import BoardCalls
 from grader_extensions.competitions.organising_calls import OrganisingCalls
 from grader_extensions.competitions.rejudge_calls import RejudgeCalls
@@ -16,12 +15,11 @@ from grader_extensions.competitions.store import Competitions
 
 def server_part(server: ServerContext) -> ServerAdditions:
     """Add competitions, boards and rejudges."""
-    ledger, competitions = server.service.ledger, server.service.policy
+    service, competitions = server.service, server.service.policy
     assert isinstance(competitions, Competitions)  # of the same package
-    organising = OrganisingCalls(ledger, competitions, server.service, CompetitionActions(ledger))
-    rejudges = RejudgeCalls(server.service, competitions)
-    calls = calls_of(BoardCalls(ledger, competitions)) | calls_of(organising) | calls_of(rejudges)
-    changes = {method: partial(_write, server.service, call) for method, call in calls.items() if not method.startswith(("Get", "List"))}
+    organising, rejudges = OrganisingCalls(service, competitions), RejudgeCalls(service, competitions)
+    calls = calls_of(BoardCalls(service.ledger, competitions)) | calls_of(organising) | calls_of(rejudges)
+    changes = {method: partial(_write, service, call) for method, call in calls.items() if not method.startswith(("Get", "List"))}
     return ServerAdditions(calls=calls | changes, run=rejudges.run, reload=organising.reload)
 
 

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,6 @@ from grader.ledger.tables import bans
 from grader.model import NewSubmission, Problem, Ranking, ScoreKind
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota, for_server, shown_time
-from grader.v1 import submission_pb2
 from grader.v1.grader_service_pb2 import SubmitRequest
 from grader_extensions.competitions.competition_file import CompetitionFile
 from grader_extensions.competitions.file_check import FILE_NAME, mistake, read_competition
@@ -43,20 +42,21 @@ from sandbox.protocol import wire
 from sandbox.protocol.signatures import rule_of
 
 
-@dataclass(frozen=True, slots=True)
-class _LoadedFiles:
-    """Result of reading all files."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """A file, what was made of it, and its problems, which no import changes while this server runs."""
 
-    by_id: dict[str, Competition] = field(default_factory=dict)
-    files: dict[str, tuple[CompetitionFile, Path]] = field(default_factory=dict)
-    problems: dict[tuple[str, str], Problem] = field(default_factory=dict)
+    competition: Competition
+    file: CompetitionFile
+    path: Path
+    problems: dict[str, Problem]
 
 
 class Competitions:
     """Competitions by id. One store is shared by all who ask, so that what is read again is there for all at once."""
 
     def __init__(self, problems: Problems | None = None) -> None:
-        self._loaded, self._problems = _LoadedFiles(), problems or Problems()
+        self._loaded, self._problems = dict[str, _Loaded](), problems or Problems()
         self.read_again: Callable[[], Competitions] = Competitions
 
     @classmethod
@@ -69,7 +69,7 @@ class Competitions:
         store.read_again = partial(cls.load, named, problems)
         for path in named:
             for file in _files(path):
-                store._add(file, problems)
+                store._add(file)
         return store
 
     def replace(self, fresh: Competitions) -> None:
@@ -79,25 +79,37 @@ class Competitions:
     def get(self, competition_id: str) -> Competition:
         """The competition of that id, or CompetitionNotFound."""
         try:
-            return self._loaded.by_id[competition_id]
+            return self._loaded[competition_id].competition
         except KeyError:
-            raise CompetitionNotFound(competition_id, tuple(sorted(self._loaded.by_id)[:20])) from None
+            raise CompetitionNotFound(competition_id, tuple(sorted(self._loaded)[:20])) from None
 
     def all(self) -> tuple[Competition, ...]:
         """Every competition, by id."""
-        return tuple(self._loaded.by_id[key] for key in sorted(self._loaded.by_id))
+        return tuple(loaded.competition for _, loaded in sorted(self._loaded.items()))
 
     def terms(self, request: SubmitRequest, device_kinds: Sequence[str]) -> SubmitTerms:
-        """Return the terms of the competition that a request names; CallRefused where it can't be for any."""
-        message = request.submission
+        """Return the terms of the competition that a request names; CallRefused where it can't be for any, or does not have its device."""
         if request.allow_cached_result:
             raise InvalidSubmission([FieldViolation("allow_cached_result", "a competition grades every submission; leave it out")])
-        return terms_of(self.get(parse(COMPETITIONS, message.competition, "competition")), self._problems, message, device_kinds)
+        competition = self.get(parse(COMPETITIONS, request.submission.competition, "competition"))
+        kind = request.submission.device_kind or competition.device_kinds[0]
+        if kind not in competition.device_kinds:
+            choices = ", ".join(competition.device_kinds)
+            text = f"{kind!r} is not a device of competition {competition.competition_id!r}; leave it out, or take one of: {choices}"
+            raise InvalidSubmission([FieldViolation("device_kind", text)])
+        return SubmitTerms(
+            problem=partial(_problem, competition, self._problems),
+            competition_id=competition.competition_id,
+            device_kind=kind,
+            check=partial(_check_mode, competition, device_kinds, kind),
+            admit=partial(check_admission, competition),
+            quotas=_quotas(competition),
+        )
 
     def quotas(self, now: datetime) -> list[Quota]:
         """Return what competitions that take submissions allow each user."""
         competitions = [competition for competition in self.all() if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
-        return [quota for competition in competitions for quota in for_competition(competition)]
+        return [quota for competition in competitions for quota in _quotas(competition)]
 
     def readable(self, now: datetime) -> frozenset[str]:
         """Return the competitions whose submissions everybody may see by now."""
@@ -114,43 +126,21 @@ class Competitions:
         The rejudge's id is made when it is asked for, so nobody knew the seed before, also not who knows the file's.
         ProblemInvalid where the file's expressions have no value at these sizes.
         """
-        file, path = self._loaded.files[self.get(competition_id).competition_id]
-        if not file.secret_seed:
-            return self.get(competition_id)
-        seed = hmac.new(file.secret_seed.encode(), f"rejudge/{rejudge_id}".encode(), hashlib.sha256).hexdigest()
-        return _competition(
-            file, path, {problem_id: self._loaded.problems[competition_id, problem_id] for problem_id in file.problems}, seed
-        )
+        competition, loaded = self.get(competition_id), self._loaded[competition_id]
+        if not competition.secret_seed:
+            return competition
+        seed = hmac.new(competition.secret_seed.encode(), f"rejudge/{rejudge_id}".encode(), hashlib.sha256).hexdigest()
+        return _competition(loaded.file, loaded.path, loaded.problems, seed)
 
-    def _add(self, path: Path, problems: Problems) -> None:
-        file, mistakes = read_competition(path, problems)
+    def _add(self, path: Path) -> None:
+        file, mistakes = read_competition(path, self._problems)
         if file is None:
             raise mistakes[0].error
-        pinned = {problem_id: problems.pin(problem_id) for problem_id in file.problems}  # no import changes it while this server runs
+        if (before := self._loaded.get(file.name)) is not None and before.path.resolve() != path.resolve():
+            raise mistake(path, ("name",), f"{file.name!r} is the name of {before.path} too; rename one").error
+        pinned = {problem_id: self._problems.pin(problem_id) for problem_id in file.problems}
         competition = _competition(file, path, pinned, file.secret_seed)
-        before = self._loaded.files.get(competition.competition_id)
-        if before is not None and before[1].resolve() != path.resolve():
-            raise mistake(path, ("name",), f"{competition.competition_id!r} is the name of {before[1]} too; rename one").error
-        loaded = self._loaded
-        loaded.by_id[competition.competition_id], loaded.files[competition.competition_id] = competition, (file, path)
-        loaded.problems.update({(competition.competition_id, problem_id): problem for problem_id, problem in pinned.items()})
-
-
-def terms_of(competition: Competition, problems: Problems, message: submission_pb2.Submission, device_kinds: Sequence[str]) -> SubmitTerms:
-    """Return the terms for this message. InvalidSubmission where the competition does not have its device."""
-    kind = message.device_kind or competition.device_kinds[0]
-    if kind not in competition.device_kinds:
-        choices = ", ".join(competition.device_kinds)
-        text = f"{kind!r} is not a device of competition {competition.competition_id!r}; leave it out, or take one of: {choices}"
-        raise InvalidSubmission([FieldViolation("device_kind", text)])
-    return SubmitTerms(
-        problem=partial(_problem, competition, problems),
-        competition_id=competition.competition_id,
-        device_kind=kind,
-        check=partial(_check_mode, competition, device_kinds, kind),
-        admit=partial(check_admission, competition),
-        quotas=for_competition(competition),
-    )
+        self._loaded[file.name] = _Loaded(competition=competition, file=file, path=path, problems=pinned)
 
 
 def _problem(competition: Competition, problems: Problems, problem_id: str) -> Problem:
@@ -181,8 +171,7 @@ def check_admission(competition: Competition, connection: sa.Connection, now: da
         raise UserBanned(competition.competition_id, reason)
 
 
-def for_competition(competition: Competition) -> tuple[Quota, ...]:
-    """Return what the competition allows each user."""
+def _quotas(competition: Competition) -> tuple[Quota, ...]:
     return for_server(competition.hourly_limit, competition.daily_limit, competition.competition_id)
 
 
@@ -191,7 +180,7 @@ def submit_policy(settings: Settings, problems: Problems, report: Callable[[str,
     competitions = Competitions.load(settings.competitions, problems)
     if settings.competitions:
         loaded = f"{len(competitions.all())} loaded"
-        secret_files = [path for _, (file, path) in sorted(competitions._loaded.files.items()) if file.secret_seed]
+        secret_files = [loaded.path for _, loaded in sorted(competitions._loaded.items()) if loaded.file.secret_seed]
         readable = [str(path) for path in secret_files if path.stat().st_mode & 0o077]  # nobody but their owner should read them
         if readable:
             remedy = f"run: chmod 600 {' '.join(map(shlex.quote, readable))}"

@@ -15,7 +15,7 @@ have proves nothing either.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -71,7 +71,8 @@ INCLUDES = """\
 #include <torch/csrc/Export.h>
 """
 NATIVE = Path(__file__).resolve().parent / "native"
-_DEFINITION = re.compile(r"(?:inline|static inline) .*?\b(Tensor::)?(\w+)\(")
+_DEFINITION = re.compile(r"^(?:static )?inline .*?\b(Tensor::)?(\w+)\([\s\S]*?^\}$", re.MULTILINE)  # at the left margin
+_COMMENT = re.compile(r"^ *//.*$", re.MULTILINE)
 # Methods that torch's own inline code calls: the operators of Tensor and `ATen/TensorOperators.h`.
 CALLED_BY_TORCH = """
     add add_ sub sub_ mul mul_ div div_ remainder remainder_ bitwise_and bitwise_and_ bitwise_or bitwise_or_ bitwise_xor bitwise_xor_
@@ -169,47 +170,34 @@ def _named(patterns: tuple[str, ...], message: str) -> str | None:
 
 def variable_header(torch_include: Path) -> str | None:
     """The text of `grader/variable.h` for the torch installed there; None where its headers have another shape."""
-    casters = _lines(torch_include / "torch/csrc/utils/pybind.h")
-    exceptions = _lines(torch_include / "torch/csrc/Exceptions.h")
-    tensor, error, translate = _block(casters, TENSOR), _block(exceptions, PYTHON_ERROR), _declaration(exceptions, TRANSLATE)
-    thrown = [_block(exceptions, start) for start in EXCEPTIONS]
-    numbers = NUMBERS.search("\n".join(_lines(torch_include / "pybind11/cast.h")))
+    casters, exceptions = _text(torch_include / "torch/csrc/utils/pybind.h"), _text(torch_include / "torch/csrc/Exceptions.h")
+    error, thrown = _struct(exceptions, PYTHON_ERROR), [_struct(exceptions, start) for start in EXCEPTIONS]
+    translate = _piece(exceptions, rf"^{re.escape(TRANSLATE)}[\s\S]*?;$")
+    numbers = NUMBERS.search(_text(torch_include / "pybind11/cast.h"))
     # A caster with a body would need more than its declaration.
-    if not any("bool load(handle src, bool" in line and line.endswith(";") for line in tensor):
+    if re.search(r"bool load\(handle src, bool.*;$", _struct(casters, TENSOR), re.MULTILINE) is None:
         return None
     if not error or not translate or not all(thrown) or numbers is None:
         return None
     integer, integer_result, real, real_result = numbers.groups()
     names = [f'#define GRADER_INTEGER_NAME "@{integer}@{integer_result}@"', f'#define GRADER_FLOAT_NAME "@{real}@{real_result}@"']
-    lines = ["#pragma once", INCLUDES, *names, *error, "namespace torch {", *translate]
-    for block in thrown:
-        lines += block
-    lines += ["}", "namespace pybind11::detail {"]
-    for start in CASTERS:
-        block = _block(casters, start)
-        lines += ["template <>", *block] if block else []
+    lines = ["#pragma once", INCLUDES, *names, error, "namespace torch {", translate, *thrown, "}", "namespace pybind11::detail {"]
+    lines += [f"template <>\n{caster}" for start in CASTERS if (caster := _struct(casters, start))]
     return "\n".join([*lines, "}", ""])
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text("utf-8").split("\n") if path.exists() else []
+def _text(path: Path) -> str:
+    return path.read_text("utf-8") if path.exists() else ""
 
 
-def _block(lines: Sequence[str], start: str) -> list[str]:
-    """A struct, from its first line to the brace at the left margin; empty: there is none."""
-    if start not in lines:
-        return []
-    first = lines.index(start)
-    return [line for line in lines[first : lines.index("};", first) + 1] if not line.lstrip().startswith("//")]
+def _piece(text: str, pattern: str) -> str:
+    """The first piece of a header that this matches, without comments; "" where there is none."""
+    match = re.search(pattern, text, re.MULTILINE)
+    return "" if match is None else _COMMENT.sub("", match[0])
 
 
-def _declaration(lines: Sequence[str], start: str) -> list[str]:
-    """A declaration of some lines, from the first one to its semicolon; empty: there is none."""
-    for first, line in enumerate(lines):
-        if line.startswith(start):
-            last = next(at for at in range(first, len(lines)) if lines[at].endswith(";"))
-            return list(lines[first : last + 1])
-    return []
+def _struct(text: str, start: str) -> str:
+    return _piece(text, rf"^{re.escape(start)}$[\s\S]*?^\}};$")
 
 
 def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:
@@ -226,25 +214,16 @@ def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Heade
         if macro is not None:
             return f"the source asks whether there is a macro {macro}"
         names = frozenset(name for code in codes for name in _names(code))
-        body = _lines(torch_include / "ATen/core/TensorBody.h")
-        methods = dict(_definitions(body, method=True))
+        body = _text(torch_include / "ATen/core/TensorBody.h")
+        methods = _definitions(body, method=True)
         variable = variable_header(torch_include)
         if len(methods) < 100 or variable is None:
             return "this version of torch has headers of another shape"
         always = CALLED_BY_TORCH.split()
         wanted = [name for name in methods if name in names or name in always or name.startswith("__dispatch_")]
-        lines, at = [], 0
-        while at < len(body):
-            match = _DEFINITION.match(body[at])
-            if match is not None and match[1] is not None and not body[at].rstrip().endswith(";"):
-                at = body.index("}", at) + 1
-                continue
-            lines.append("" if body[at].lstrip().startswith("//") else body[at])
-            at += 1
-        _write(
-            place / "ATen/core/TensorBody.h",
-            "\n".join(lines).replace("#include <ATen/MethodOperators.h>", "#include <ATen/core/ATen_fwd.h>"),
-        )
+        classes = _COMMENT.sub("", _DEFINITION.sub(lambda match: match[0] if match[1] is None else "", body))
+        classes = classes.replace("#include <ATen/MethodOperators.h>", "#include <ATen/core/ATen_fwd.h>")
+        _write(place / "ATen/core/TensorBody.h", classes)
         _write(place / "grader/variable.h", variable)
         _write(place / "grader/wrapped.h", _wrapped_header(torch_include, names))
         for header, needed_by in LEFT_OUT_WITHOUT.items():
@@ -284,19 +263,13 @@ def _names(code: bytes) -> Iterator[str]:
         yield "tensor("
 
 
-def _definitions(lines: list[str], *, method: bool = False) -> Iterator[tuple[str, str]]:
-    """The inline functions at the left margin, by name, and their text; those of one name joined."""
-    texts: dict[str, list[str]] = {}
-    at = 0
-    while at < len(lines):
-        match = _DEFINITION.match(lines[at])
-        if match is None or (match[1] is not None) is not method:
-            at += 1
-            continue
-        end = lines.index("}", at)
-        texts.setdefault(match[2], []).extend(lines[at : end + 1])
-        at = end + 1
-    yield from ((name, "\n".join(text)) for name, text in texts.items())
+def _definitions(text: str, *, method: bool = False) -> dict[str, str]:
+    """The inline functions at the left margin, by name; those of one name joined."""
+    texts: dict[str, str] = {}
+    for match in _DEFINITION.finditer(text):
+        if (match[1] is not None) is method:
+            texts[match[2]] = f"{texts.get(match[2], '')}{match[0]}\n"
+    return texts
 
 
 def _named_header(torch_include: Path, names: frozenset[str], methods: Mapping[str, str]) -> str:
@@ -323,23 +296,14 @@ def _named_header(torch_include: Path, names: frozenset[str], methods: Mapping[s
 
 def _wrapped_header(torch_include: Path, names: frozenset[str]) -> str:
     """`torch::wrap_pybind_function`, which `load_inline` writes around every function: the last part of torch/csrc/Exceptions.h."""
-    lines = _lines(torch_include / "torch/csrc/Exceptions.h") if names & WRAPPERS else []
-    begins = [number for number, line in enumerate(lines) if line.startswith("struct PyWarningHandler {")]
-    ends = [number for number, line in enumerate(lines) if line.startswith("} // namespace torch")]
-    if len(begins) != 1 or not ends:
+    text = _text(torch_include / "torch/csrc/Exceptions.h") if names & WRAPPERS else ""
+    wrapper = re.search(r"^struct PyWarningHandler \{[\s\S]*^\} // namespace torch.*$", text, re.MULTILINE)
+    if wrapper is None:
         return "#pragma once\n"
-    macros = [line for name in ("HANDLE_TH_ERRORS", "END_HANDLE_TH_ERRORS_PYBIND") for line in _macro(lines, name)]
+    macros = [_piece(text, rf"^#define {name}\b(?:.*\\\n)*.*$") for name in ("HANDLE_TH_ERRORS", "END_HANDLE_TH_ERRORS_PYBIND")]
     head = ["#pragma once", "#include <ATen/detail/FunctionTraits.h>", "#include <torch/csrc/jit/runtime/jit_exception.h>"]
     declared = ["namespace torch {", "TORCH_PYTHON_API void translate_exception_to_python(const std::exception_ptr&);"]
-    return "\n".join([*head, *macros, *declared, *lines[begins[0] : ends[-1] + 1], ""])
-
-
-def _macro(lines: list[str], name: str) -> list[str]:
-    begin = next((number for number, line in enumerate(lines) if line.split()[:2] == ["#define", name]), len(lines))
-    end = begin
-    while end < len(lines) and lines[end].endswith("\\"):
-        end += 1
-    return lines[begin : end + 1]
+    return "\n".join([*head, *macros, *declared, wrapper[0], ""])
 
 
 def _operator_of(operators: Path, name: str) -> str | None:
@@ -352,7 +316,7 @@ def _operator_of(operators: Path, name: str) -> str | None:
 
 def _taken(header: Path, names: frozenset[str]) -> list[str]:
     # `tensor` is a name that variables have, and its function needs much; so it counts where it is called.
-    return [text for name, text in _definitions(_lines(header)) if name in names and (name != "tensor" or "tensor(" in names)]
+    return [text for name, text in _definitions(_text(header)).items() if name in names and (name != "tensor" or "tensor(" in names)]
 
 
 def _missing(artifact: bytes, trimmed: tuple[str, ...]) -> str | None:

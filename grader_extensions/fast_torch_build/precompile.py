@@ -56,9 +56,14 @@ def make(place: Path) -> str:
         if isinstance(light_way, Headers) and light_way.name == LIGHT:
             kinds[gcc.TORCH_HEADER] = light_way
             _list_names(place, light_way)
+        device: tuple[Headers, Sequence[str], Path] = (Headers(), ("-c", str(gcc.DEVICE_SOURCE)), place / gcc.DEVICE_OBJECT)
+        compilations = [device]
+        for name, headers in kinds.items():
+            (place / name).write_text(gcc.HEADER_TEXTS[name], "utf-8")
+            words = (gcc.WITH_OBJECT, "-c", "-x", "c++-header", str(place / name))
+            compilations.append((headers, words, place / f"{name}{gcc.PRECOMPILED_SUFFIX}"))
         with ThreadPoolExecutor() as threads:
-            device = threads.submit(_compile_device, place / gcc.DEVICE_OBJECT)
-            return "".join(threads.map(lambda name: _compile(place / name, kinds[name]), kinds)) + device.result()
+            return "".join(threads.map(lambda compilation: _compile(*compilation), compilations))
 
 
 def _list_names(place: Path, light_way: Headers) -> None:
@@ -85,17 +90,8 @@ def _macros(text: str) -> set[str]:
     return set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
 
 
-def _compile(header: Path, headers: Headers) -> str:
-    header.write_text(gcc.HEADER_TEXTS[header.name], "utf-8")
-    target = header.with_name(f"{header.name}{gcc.PRECOMPILED_SUFFIX}")
-    return _run([*host_compiler.compiler(), *gcc.flags(headers), gcc.WITH_OBJECT, "-c", "-x", "c++-header", str(header), "-o", str(target)])
-
-
-def _compile_device(target: Path) -> str:
-    return _run([*host_compiler.compiler(), *gcc.flags(Headers()), "-c", str(gcc.DEVICE_SOURCE), "-o", str(target)])
-
-
-def _run(command: Sequence[str]) -> str:
+def _compile(headers: Headers, words: Sequence[str], target: Path) -> str:
+    command = [*host_compiler.compiler(), *gcc.flags(headers), *words, "-o", str(target)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     return ran.stderr if ran.returncode != 0 else ""
 

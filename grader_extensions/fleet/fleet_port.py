@@ -64,7 +64,10 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
         self, request_iterator: AsyncIterator[fleet_pb2.AttachRequest], context: Context
     ) -> AsyncIterator[fleet_pb2.AttachResponse]:
         """Take one worker in until its stream ends."""
-        node = await self._node(context)
+        node = self._node(context)
+        if node is None:
+            text = "this certificate is not, or no longer, that of a worker; make one with `grader-server admin workers add NODE`"
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, text)
         hello = await self._hello(request_iterator, context)
         if hello.instance:
             if NODE.fullmatch(hello.instance) is None:
@@ -93,25 +96,17 @@ class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
             self._fleet.leave(worker)
 
     async def _watch_certificate(self, worker: RemoteWorker, context: Context) -> None:
-        """End the stream of a worker whose certificate is removed meanwhile."""
-        while self._certificates is not None and not worker.gone:
+        while not worker.gone:
             await asyncio.sleep(CERTIFICATE_LOOK_S)
-            if self._certified(self._certificates, context) is None:
+            if self._node(context) is None:
                 worker.lose("had its certificate removed")
 
-    @staticmethod
-    def _certified(certificates: FleetCertificates, context: Context) -> str | None:
-        certificate_chain = list(context.auth_context().get("x509_pem_cert", ()))
-        return certificates.node_of(certificate_chain[0]) if certificate_chain else None
-
-    async def _node(self, context: Context) -> str:
+    def _node(self, context: Context) -> str | None:
+        """The node of the certificate that this worker came with; None where that is not good, or no longer."""
         if self._certificates is None:
             return SOCKET_NODE
-        node = self._certified(self._certificates, context)
-        if node is None:
-            text = "this certificate is not, or no longer, that of a worker; make one with `grader-server admin workers add NODE`"
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, text)
-        return node
+        certificate_chain = list(context.auth_context().get("x509_pem_cert", ()))
+        return self._certificates.node_of(certificate_chain[0]) if certificate_chain else None
 
     async def _hello(self, messages: AsyncIterator[fleet_pb2.AttachRequest], context: Context) -> fleet_pb2.Hello:
         first = fleet_pb2.AttachRequest()

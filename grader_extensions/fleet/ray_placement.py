@@ -180,15 +180,7 @@ def _names(ray: Any) -> list[str]:
 
 
 @contextmanager
-def _session(address: str) -> Iterator[Any]:
-    ray = _connected(address)
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
-def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
+def _session(address: str, answer_s: float = ANSWER_S) -> Iterator[Any]:
     """Ray's package, connected; SettingsInvalid where it can't be."""
     try:
         import ray
@@ -203,7 +195,10 @@ def _connected(address: str, answer_s: float = ANSWER_S) -> Any:
             ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except (OSError, RuntimeError, ValueError) as error:
         raise SettingsInvalid("ray", f"no Ray cluster answers at {address!r}: {error}") from None
-    return ray
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
 
 
 def wait_for_answer(target: str | None, answer_s: float) -> None:

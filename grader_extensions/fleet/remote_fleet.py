@@ -22,10 +22,11 @@ import structlog
 from grader import devices
 from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
 from grader.artifacts.store import write_whole
-from grader.errors import DeviceQuarantined, HostBroken, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
+from grader.errors import DeviceQuarantined, HostBroken, ModeNotInstalled, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
+from grader.extensions import PACKAGE
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
-from grader.model import Lease
+from grader.model import Lease, NewSubmission
 from grader.observability.observer import LaneNow, LaneState
 from grader_extensions.fleet.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
 from sandbox.protocol import wire
@@ -71,11 +72,12 @@ class _RemoteAttempt:
 class RemoteWorker:
     """The server's half of a worker's stream. outbox: messages to the worker; None ends the stream. gone: why it is over."""
 
-    def __init__(self, node: str, standing: fleet_pb2.Standing, changed: asyncio.Event, files: SubmissionFiles | None) -> None:
+    def __init__(self, node: str, standing: fleet_pb2.Standing, changed: asyncio.Event, files: SubmissionFiles) -> None:
         self.node, self.gone, self.violated = node, "", False
         self.outbox: asyncio.Queue[fleet_pb2.AttachResponse | None] = asyncio.Queue()
         self.standing = checked_standing(standing)
         self.cordoned = False
+        self.missing_modes: set[wire.Mode] = set()  # that no package grades in there
         self._changed, self._files = changed, files  # changed: set when its room changes
         self._lanes_cordoned: list[str] = []
         self._attempts: dict[int, _RemoteAttempt] = {}
@@ -96,9 +98,9 @@ class RemoteWorker:
         """The share of its places that is taken."""
         return len(self._attempts) / max(1, self.standing.capacity)
 
-    def takes(self, device_kind: str) -> bool:
-        """Return whether it has room for a submission to this device; "" is any."""
-        return self.room > 0 and (not device_kind or devices.is_offered(device_kind, self.standing.device_kinds))
+    def offers(self, device_kind: str) -> bool:
+        """Return whether it has this device; "" is any."""
+        return not device_kind or devices.is_offered(device_kind, self.standing.device_kinds)
 
     async def grade(self, lease: Lease) -> AsyncGenerator[wire.Fact, None]:
         """Have it grade an attempt. WorkerLost where it goes away; when this ends early, the boxes there are gone."""
@@ -124,6 +126,9 @@ class RemoteWorker:
                             raise DeviceQuarantined(item.message)
                         case HostBroken.reason:
                             raise HostBroken(f"{item.message} (at the worker {self.node})")
+                        case ModeNotInstalled.reason:  # another worker may have the package
+                            self.missing_modes.add(lease.submission.new.mode)
+                            raise WorkerLost(f"the worker {self.node!r} can't grade it: {item.message}")
                         case WorkerLost.reason:
                             raise WorkerLost(f"the worker {self.node!r} {item.message or 'left'}")
                     raise WorkerFault(item.reason[:NAME_LIMIT_CHARS], f"{item.message} (at the worker {self.node})", final=item.final)
@@ -232,18 +237,17 @@ class RemoteWorker:
             attempt.files[digest] = len(whole)
             if len(attempt.files) > FILE_COUNT_LIMIT:
                 raise ProtocolViolation("sent too many files")
-            if self._files is not None:
-                try:
-                    if await asyncio.to_thread(self._files.keep, whole) is not None:
-                        attempt.kept.add(digest)
-                except OSError as error:  # that there is no room for it is not the worker's fault
-                    log.warning("submission_file_not_kept", error=str(error))
+            try:
+                if await asyncio.to_thread(self._files.keep, whole) is not None:
+                    attempt.kept.add(digest)
+            except OSError as error:  # that there is no room for it is not the worker's fault
+                log.warning("submission_file_not_kept", error=str(error))
 
 
 class RemoteFleet:
     """All workers. memory: a file that keeps which devices there have been, so that a submission to one waits for it after a restart."""
 
-    def __init__(self, memory: Path, files: SubmissionFiles | None) -> None:
+    def __init__(self, memory: Path, files: SubmissionFiles) -> None:
         self._memory, self._files = memory, files
         self._workers: dict[str, RemoteWorker] = {}
         self._known: dict[str, None] = {}  # kinds of devices
@@ -280,13 +284,13 @@ class RemoteFleet:
         """Give nothing more to these workers and lanes, also when they join later; to all others again. They end what they have. A name is
         a worker's, its node's, or a lane's as `lanes` has it."""
         self._cordoned = frozenset(names)
-        for stream in list(self._workers.values()):
-            stream.cordon(self._cordoned)
+        for worker in list(self._workers.values()):
+            worker.cordon(self._cordoned)
 
     def close(self) -> None:
         """End every stream."""
-        for stream in list(self._workers.values()):
-            stream.lose("was sent away: the server stops")
+        for worker in list(self._workers.values()):
+            worker.lose("was sent away: the server stops")
 
     def capacity(self) -> int:
         """How many attempts may be under way now."""
@@ -313,12 +317,12 @@ class RemoteFleet:
 
     def has(self, node: str) -> bool:
         """Return whether a worker of this name is connected."""
-        return any(stream.node == node and not stream.gone for stream in list(self._workers.values()))
+        return node in self._workers and not self._workers[node].gone
 
     async def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
         """Have the worker grade it that has most room; wait where none has. WorkerLost, which counts no attempt."""
         submission_id = lease.submission.submission_id
-        worker = await self._choose(lease.submission.new.device_kind)
+        worker = await self._choose(lease.submission.new)
         try:
             async with aclosing(worker.grade(lease)) as facts:
                 async for fact in facts:
@@ -336,12 +340,16 @@ class RemoteFleet:
             raise
         self._losses.pop(submission_id, None)
 
-    async def _choose(self, device_kind: str) -> RemoteWorker:
-        if device_kind and self._known and not devices.is_offered(device_kind, self.device_kinds()):
-            raise NoSuchDevice(device_kind, self.device_kinds())
+    async def _choose(self, submission: NewSubmission) -> RemoteWorker:
+        kind, mode = submission.device_kind, submission.mode
+        if kind and self._known and not devices.is_offered(kind, self.device_kinds()):
+            raise NoSuchDevice(kind, self.device_kinds())
         while True:
-            workers = [worker for worker in self._workers.values() if worker.takes(device_kind)]
-            if workers:
+            fitting = [worker for worker in self._workers.values() if worker.offers(kind)]
+            able = [worker for worker in fitting if mode not in worker.missing_modes]
+            if fitting and not able:
+                raise ModeNotInstalled(f"MODE_{mode.name} is not installed at any worker; install {PACKAGE} there")
+            if workers := [worker for worker in able if worker.room]:
                 return min(workers, key=lambda worker: worker.load)
             self._changed.clear()
             await self._changed.wait()
@@ -350,10 +358,8 @@ class RemoteFleet:
 def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
     """The same, if it makes sense; ProtocolViolation."""
     names = [*standing.device_kinds, *(lane.name for lane in standing.lanes)]
-    if not 0 <= standing.capacity <= CAPACITY_LIMIT or len(standing.device_kinds) > KIND_LIMIT:
+    if not 0 <= standing.capacity <= CAPACITY_LIMIT or len(standing.device_kinds) > KIND_LIMIT or len(standing.lanes) > LANE_LIMIT:
         raise ProtocolViolation("says that it can do more than any worker can")
-    if len(standing.lanes) > LANE_LIMIT:
-        raise ProtocolViolation("says that it has more lanes than any worker has")
     if not all(0 < len(name) <= NAME_LIMIT_CHARS and name.isprintable() for name in names):
         raise ProtocolViolation("has a device without a plain name")
     if not all(devices.well_formed(kind) for kind in standing.device_kinds):

@@ -20,6 +20,7 @@ from typing import Any, cast
 import grpc
 import structlog
 
+from grader import extensions
 from grader.artifacts.files import SubmissionFiles, chunks
 from grader.config import Settings
 from grader.errors import CallRefused, FleetRefused, GraderError, GraderFault, HostBroken, HostUnfit, SettingsInvalid, WorkerLost
@@ -89,6 +90,7 @@ def run(joining: JoinOptions, options: Mapping[str, Any], wiring: Wiring | None 
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     raise_descriptor_limit()
     try:
+        extensions.modes()  # one that can't be imported ends the start
         credentials = channel_credentials(joining.address, joining.certificate)
         with writable_directory(settings.state_dir):
             pass
@@ -263,21 +265,17 @@ class FleetSession:
         async with aclosing(stream) as facts:
             count = 0
             async for fact in facts:
-                if isinstance(fact, wire.ArtifactFile) and not await self._send_file(number, fact.digest):
-                    continue
-                message = fleet_pb2.Fact(attempt=number, number=count, line=wire.encode(fact))
+                if isinstance(fact, wire.ArtifactFile):
+                    content = await asyncio.to_thread(self._files.read, fact.digest)
+                    if content is None:
+                        continue
+                    pieces = list(chunks(content))
+                    for index, piece in enumerate(pieces, 1):
+                        message = fleet_pb2.FilePiece(attempt=number, digest=fact.digest, content=piece, last=index == len(pieces))
+                        await self._outbox.put(fleet_pb2.AttachRequest(file_piece=message))
+                line = fleet_pb2.Fact(attempt=number, number=count, line=wire.encode(fact))
                 count += 1
-                await self._outbox.put(fleet_pb2.AttachRequest(fact=message))
-
-    async def _send_file(self, number: int, digest: str) -> bool:
-        content = await asyncio.to_thread(self._files.read, digest)
-        if content is None:
-            return False
-        pieces = list(chunks(content))
-        for index, piece in enumerate(pieces, 1):
-            message = fleet_pb2.FilePiece(attempt=number, digest=digest, content=piece, last=index == len(pieces))
-            await self._outbox.put(fleet_pb2.AttachRequest(file_piece=message))
-        return True
+                await self._outbox.put(fleet_pb2.AttachRequest(fact=line))
 
     async def _stop(self) -> None:
         """Stop every attempt, and wait until its boxes are gone."""

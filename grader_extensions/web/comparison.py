@@ -14,7 +14,7 @@ from operator import itemgetter
 from grader.v1 import report_pb2, submission_pb2
 from grader.verdict.median_interval import MedianInterval, ratio_of_medians
 
-DIFF_LINES = 5_000  # of one file
+SOURCE_LINES = 2_000  # of a longer file only that it differs is said
 
 
 class SpeedChange(StrEnum):
@@ -61,26 +61,23 @@ def workload_changes(first: submission_pb2.Submission, second: submission_pb2.Su
     return [_changed(name, by_id[0].get(name), by_id[1].get(name), elsewhere) for name in names]
 
 
-def source_changes(
-    first: submission_pb2.Submission, second: submission_pb2.Submission, *, line_limit: int = DIFF_LINES
-) -> Iterator[SourceChange]:
-    """Files that differ, by path. A file that only one of them has differs as a whole, unless it is the only one on both sides. line_limit:
-    of a longer file only that it differs is said."""
+def source_changes(first: submission_pb2.Submission, second: submission_pb2.Submission) -> Iterator[SourceChange]:
+    """Files that differ, by path. A file that only one of them has differs as a whole, unless it is the only one on both sides."""
     before, after = ({source.path: source.content for source in submission.sources} for submission in (first, second))
     removed, added = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
     if len(removed) == len(added) == 1:
-        yield SourceChange(added[0], tuple(_diff(removed[0], before[removed[0]], added[0], after[added[0]], line_limit)))
+        yield SourceChange(added[0], tuple(_diff(removed[0], before[removed[0]], added[0], after[added[0]])))
         removed, added = [], []
     for path in sorted({*(before.keys() & after.keys()), *removed, *added}):
         if before.get(path) != after.get(path):
-            yield SourceChange(path, tuple(_diff(path, before.get(path), path, after.get(path), line_limit)))
+            yield SourceChange(path, tuple(_diff(path, before.get(path), path, after.get(path))))
 
 
-def _diff(old_path: str, before: str | None, new_path: str, after: str | None, line_limit: int) -> Iterator[str]:
+def _diff(old_path: str, before: str | None, new_path: str, after: str | None) -> Iterator[str]:
     # Not splitlines: a form feed, or a separator of Unicode, ends no line of a source.
     old, current = ([] if text is None else text.split("\n") for text in (before, after))
-    if max(len(old), len(current)) > line_limit:
-        yield f"{new_path} differs; it has more than {line_limit} lines, which is too long to compare here"
+    if max(len(old), len(current)) > SOURCE_LINES:
+        yield f"{new_path} differs; it has more than {SOURCE_LINES} lines, which is too long to compare here"
         return
     yield "--- /dev/null" if before is None else f"--- a/{old_path}"
     yield "+++ /dev/null" if after is None else f"+++ b/{new_path}"

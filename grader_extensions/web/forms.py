@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
+from typing import Any
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -38,18 +40,14 @@ class FormTokens:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def for_page(self, request: web.Request) -> tuple[str, str | None]:
-        """The token for a page, and the cookie that goes with it; None: it has that already."""
-        if (session := self._site.session(request)) is not None:
-            return session.form_token, None
-        cookie = read_cookie(request, FORM_COOKIE)
+    async def page(self, request: web.Request, name: str, shown: Mapping[str, Any], status: int = 200) -> web.Response:
+        """A page with a form, its token, and the cookie that goes with it."""
+        session, cookie = self._site.session(request), read_cookie(request, FORM_COOKIE)
         value = cookie or secrets.token_urlsafe(32)
-        return _of_cookie(value), None if cookie else value
-
-    def keep(self, request: web.Request, response: web.Response, cookie: str | None) -> web.Response:
-        """The page, with this cookie."""
-        if cookie is not None:
-            set_cookie(request, response, FORM_COOKIE, cookie, FORM_LASTS)
+        token = _of_cookie(value) if session is None else session.form_token
+        response = await self._site.page(request, name, {**shown, "token": token}, status, form=True)
+        if session is None and not cookie:
+            set_cookie(request, response, FORM_COOKIE, value, FORM_LASTS)
         return response
 
     def check(self, request: web.Request, sent: str) -> None:
@@ -59,9 +57,15 @@ class FormTokens:
         if not wanted or not hmac.compare_digest(wanted.encode(), sent.encode(errors="replace")):
             raise FormRefused(f"The form is of an earlier session, or cookies are off. {_AGAIN}")
 
+    async def read(self, request: web.Request) -> dict[str, str]:
+        """The fields of a short form that this browser was shown; FormRefused."""
+        check_origin(request)
+        fields = await _read_fields(request)
+        self.check(request, fields.get(TOKEN_FIELD, ""))
+        return fields
 
-async def read_fields(request: web.Request) -> dict[str, str]:
-    """The fields of a short form; FormRefused where it is none, or does not come."""
+
+async def _read_fields(request: web.Request) -> dict[str, str]:
     if request.content_type != "application/x-www-form-urlencoded":
         raise FormRefused(f"This is not the form of the page. {_AGAIN}")
     try:

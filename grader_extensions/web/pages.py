@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,10 @@ from grader.api import messages
 from grader.config import web_address
 from grader.errors import ProblemNotFound
 from grader.extensions import ServerContext
-from grader.ledger import Ledger
-from grader.model import Submission
 from grader.peers import PeerLimits, loopback
-from grader.problems.store import Problems
-from grader.rules.disclosure import Redactor
 from grader.rules.identities import CALLBACK, IdentityProvider
 from grader.server.connections import stream_limits as limits_of_streams
+from grader.views import formatting
 from grader_extensions.competitions import leaderboard
 from grader_extensions.competitions.boards import Boards
 from grader_extensions.competitions.leaderboard import Board, Standing
@@ -36,26 +34,22 @@ from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.competitions.store import Competitions
 from grader_extensions.web import board_views, views
 from grader_extensions.web.board_views import SHOWN_USERS, progress_chart
-from grader_extensions.web.live import STREAM_LIMITS, LiveSubmissions, SubmissionEvents
+from grader_extensions.web.live import STREAM_LIMITS, LiveSubmissions
 from grader_extensions.web.problem_pages import ProblemPages, problem_row
 from grader_extensions.web.report import content
 from grader_extensions.web.report.charts import PAGE_CHARTS
 from grader_extensions.web.report.templating import STYLE, environment
-from grader_extensions.web.sessions import KeyGate, Sessions
+from grader_extensions.web.sessions import Sessions
 from grader_extensions.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
 from grader_extensions.web.site import (
-    STANDINGS_S,
     Answer,
-    ArtifactSource,
-    NoArtifacts,
     PageAbsent,
     Site,
-    artifact_rows,
     attachment,
     page_number,
 )
 from grader_extensions.web.submission_pages import SubmissionPages
-from grader_extensions.web.submit_page import SubmitPage, Submitter
+from grader_extensions.web.submit_page import SubmitPage
 from grader_extensions.web.views import PAGE_SIZE, PagePosition
 
 HERE = Path(__file__).parent
@@ -75,60 +69,28 @@ def routes_of(server: ServerContext) -> list[web.RouteDef]:
     """Return what a server serves next to its own."""
     settings, service = server.settings, server.service
     host, _ = web_address(settings.web or "")
-    return routes(
-        service.ledger,
-        service.problems,
-        service.policy if isinstance(service.policy, Competitions) else Competitions(),
+    site = Site(
+        service=service,
+        competitions=service.policy if isinstance(service.policy, Competitions) else Competitions(),
         open_server=not settings.asks_keys and loopback(f"{host}:0"),
-        artifacts=service.artifacts,
-        events=service.watch,
-        stream_limits=limits_of_streams(settings),
+        templates=site_templates(),
         api_address=settings.listen,
         asks_keys=settings.asks_keys,
-        gate=server.gate,
-        submitter=Submitter(service),
-        provider=server.provider,
+        sessions=Sessions(server.gate, service.ledger.now) if server.gate is not None else None,
     )
+    return routes(site, stream_limits=limits_of_streams(settings), provider=server.provider)
 
 
 def routes(
-    ledger: Ledger,
-    problems: Problems,
-    competitions: Competitions,
+    site: Site,
     *,
-    open_server: bool = False,
-    standings_s: float = STANDINGS_S,
-    templates: jinja2.Environment | None = None,
-    artifacts: ArtifactSource | None = None,
-    events: SubmissionEvents | None = None,
     stream_limits: PeerLimits = STREAM_LIMITS,
     sign_in_limits: PeerLimits = SIGN_IN_LIMITS,
-    api_address: str = "",
-    asks_keys: bool = False,
-    gate: KeyGate | None = None,
-    submitter: Submitter | None = None,
     provider: IdentityProvider | None = None,
 ) -> list[web.RouteDef]:
-    """Return what `grader/server/web_port.py` serves next to its own. open_server: no keys are asked for, and only this host gets here.
-
-    events: of submissions, as the API sends them; None: pages are not live. api_address: where the API listens, for the commands shown.
-    gate: knows keys; None: nobody can sign in. submitter: takes submissions as the API does; None: there is no page to submit with.
-    provider: that users may sign in with, next to a key.
-    """
-    site = Site(
-        ledger=ledger,
-        problems=problems,
-        competitions=competitions,
-        open_server=open_server,
-        templates=templates or site_templates(),
-        api_address=api_address,
-        asks_keys=asks_keys,
-        standings_s=standings_s,
-        sessions=Sessions(gate, ledger.now) if gate is not None else None,
-        takes_submissions=submitter is not None,
-    )
-    live = LiveSubmissions(site, events, stream_limits) if events is not None else None
-    pages, of_problems, of_submissions = Pages(site, artifacts or NoArtifacts(), live), ProblemPages(site), SubmissionPages(site)
+    """Return what `grader/server/web_port.py` serves next to its own. provider: that users may sign in with, next to a key."""
+    pages, of_problems, of_submissions = Pages(site), ProblemPages(site), SubmissionPages(site)
+    live, submitting = LiveSubmissions(site, stream_limits), SubmitPage(site)
     answers: list[tuple[str, Answer]] = [
         ("/", pages.home),
         ("/competitions", pages.competitions),
@@ -138,6 +100,7 @@ def routes(
         (f"/problems/{_PROBLEM}/{_STARTER}", of_problems.starter),
         ("/submissions", of_submissions.submissions),
         ("/compare", of_submissions.compare),
+        ("/submit", submitting.form),
         (f"/submissions/{_SUBMISSION}", pages.submission),
         (f"/submissions/{_SUBMISSION}/sources", pages.sources),
         (f"/submissions/{_SUBMISSION}/artifacts/{_ARTIFACT}", pages.artifact),
@@ -145,17 +108,15 @@ def routes(
         ("/static/site.js", _static(SCRIPT, "text/javascript")),
     ]
     definitions = [web.get(path, site.answered(answer)) for path, answer in answers]
-    if live is not None:  # a HEAD request would never end
-        definitions.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))
+    # A HEAD request would never end.
+    definitions.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))
+    definitions.append(web.post("/submit", site.answered(submitting.submit)))
     if site.sessions is not None:
         signing = SignInPages(site, site.sessions, sign_in_limits, "" if provider is None else provider.name)
         definitions += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
         definitions += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
         if provider is not None:
             definitions += _provider_routes(site, site.sessions, provider, signing, sign_in_limits)
-    if submitter is not None:
-        submitting = SubmitPage(site, submitter)
-        definitions += [web.get("/submit", site.answered(submitting.form)), web.post("/submit", site.answered(submitting.submit))]
     return [*definitions, web.get("/{rest:.*}", site.answered(_absent))]
 
 
@@ -182,7 +143,6 @@ def _provider_routes(
 
 
 def _static(path: Path, content_type: str) -> Answer:
-    """A file of ours."""
     body = path.read_bytes()
 
     async def answer(request: web.Request) -> web.Response:
@@ -192,15 +152,14 @@ def _static(path: Path, content_type: str) -> Answer:
 
 
 async def _absent(request: web.Request) -> web.Response:
-    """Every other path."""
     raise PageAbsent
 
 
 class Pages:
-    """Answers GET requests. live: None where pages are not live."""
+    """Answers GET requests."""
 
-    def __init__(self, site: Site, artifacts: ArtifactSource, live: LiveSubmissions | None) -> None:
-        self._site, self._artifacts, self._live = site, artifacts, live
+    def __init__(self, site: Site) -> None:
+        self._site = site
 
     async def competitions(self, request: web.Request) -> web.Response:
         """The list of competitions."""
@@ -221,8 +180,9 @@ class Pages:
         shown_board = await asyncio.to_thread(
             leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before
         )
-        titles = {board_problem: self._site.title(board_problem) for board_problem in competition.problem_ids}
-        linked, page = self._site.sees_competition(request, competition.competition_id), page_number(request)
+        titles = {problem_id: self._site.title(problem_id) or problem_id for problem_id in competition.problem_ids}
+        page = page_number(request)
+        linked = access.sees_competition(self._site.viewer(request), competition.competition_id, self._site.readable())
         if shown := [
             entry.submission_id for entry in shown_board.entries[PagePosition(page, len(shown_board.entries)).shown] if entry.submission_id
         ]:
@@ -241,59 +201,47 @@ class Pages:
 
     async def submission(self, request: web.Request) -> web.Response:
         """A submission's report; while it is graded, what happens."""
-        submission = await self._seen(request)
-        history = tuple(await self._site.ledger.judgements(submission.submission_id))
-        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
-
-        def context() -> dict[str, Any]:
-            message = messages.submission_to_proto(replace(submission, judgements=history), redactor, full=True)
-            return {**content.submission(message, PAGE_CHARTS), "site": True}
-
-        caller = self._site.viewer(request)
-        files = await self._artifacts.list_for(caller, submission.submission_id) if caller.may_see(submission.new.user) else []
-        shown = await asyncio.to_thread(context)
-        live = None
-        if self._live is not None and not submission.state.final:
-            live = views.so_far(await self._live.so_far(caller, submission.submission_id))
+        site, submission = self._site, await self._site.seen(request, request.match_info["id"])
+        history = tuple(await site.ledger.judgements(submission.submission_id))
+        message = await site.message(replace(submission, judgements=history), full=True)
+        shown = await asyncio.to_thread(content.submission, message, PAGE_CHARTS)
+        caller, running = site.viewer(request), not submission.state.final
+        artifacts = await site.artifacts.list_for(caller, submission.submission_id) if caller.may_see(submission.new.user) else []
         site_context = {
-            "artifacts": artifact_rows(files, self._artifacts),
-            "problem_known": self._site.knows_problem(submission.new.problem_id),
-            "running": not submission.state.final,
-            "live": live,
+            "site": True,
+            "artifacts": [
+                {
+                    "name": artifact.name,
+                    "tool": artifact.tool,
+                    "size": formatting.byte_count(artifact.size_bytes),
+                    "available": site.artifacts.holds(artifact),
+                }
+                for artifact in artifacts
+            ],
+            "problem_known": bool(site.title(submission.new.problem_id)),
+            "running": running,
+            "live": views.so_far(await site.service.watch.so_far(caller, submission.submission_id)) if running else None,
         }
-        return await self._site.page(request, "submission.html", {**shown, **site_context}, scripted=live is not None)
+        return await site.page(request, "submission.html", {**shown, **site_context}, scripted=running)
 
     async def artifact(self, request: web.Request) -> web.Response:
         """A file that a submission left, for its owner to save."""
         name = request.match_info["name"]
-        return attachment(name, await self._artifacts.read(self._site.viewer(request), request.match_info["id"], name))
+        return attachment(name, await self._site.artifacts.read(self._site.viewer(request), request.match_info["id"], name))
 
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""
-        submission = await self._seen(request)
-        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
-        return await self._site.page(
-            request, "sources.html", views.sources(messages.submission_to_proto(submission, redactor, full=True)), scripted=True
-        )
-
-    async def _seen(self, request: web.Request) -> Submission:
-        """A submission that this request may see."""
-        submission = await self._site.ledger.get(request.match_info["id"])
-        access.check_seen(self._site.viewer(request), submission, self._site.readable())
-        return submission
+        message = await self._site.message(await self._site.seen(request, request.match_info["id"]), full=True)
+        return await self._site.page(request, "sources.html", views.sources(message), scripted=True)
 
     async def home(self, request: web.Request) -> web.Response:
         """The first page: competitions that run or are to come, the queue, and problems."""
         site, now = self._site, self._site.now()
         competitions = site.competitions.all()
-        running = sorted(
-            (competition for competition in competitions if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)),
-            key=lambda competition: (competition.end_time, competition.competition_id),
-        )
-        upcoming = sorted(
-            (competition for competition in competitions if competition.phase(now) is Phase.UPCOMING),
-            key=lambda competition: (competition.start_time, competition.competition_id),
-        )
+        running = [competition for competition in competitions if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
+        upcoming = [competition for competition in competitions if competition.phase(now) is Phase.UPCOMING]
+        running.sort(key=lambda competition: competition.end_time)  # those of one time stay in the order of their ids
+        upcoming.sort(key=lambda competition: competition.start_time)
         shown = {
             "running": [views.competition_head(competition, now) for competition in running[:PAGE_SIZE]],
             "upcoming": [views.competition_head(competition, now) for competition in upcoming[:PAGE_SIZE]],
@@ -319,12 +267,5 @@ class Pages:
         )
         names = dict.fromkeys(name for competition in begun for name in competition.problem_ids)
         names |= dict.fromkeys(problem.problem_id for problem in self._site.problems.all())
-        rows: list[dict[str, Any]] = []
-        for name in names:
-            if len(rows) == HOME_PROBLEMS:
-                break
-            try:
-                rows.append(problem_row(messages.problem_to_proto(self._site.problems.get(name))))
-            except ProblemNotFound:
-                continue
-        return rows
+        present = islice((name for name in names if self._site.title(name)), HOME_PROBLEMS)
+        return [problem_row(messages.problem_to_proto(self._site.problems.get(name))) for name in present]

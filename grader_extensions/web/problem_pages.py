@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -14,13 +15,12 @@ from grader import access
 from grader.api import messages
 from grader.errors import SubmissionNotFound
 from grader.model import Caller, Problem, Submission, SubmissionState
-from grader.rules.disclosure import Redactor
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.starter_files import StarterFile, starter_files
 from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.web.site import UNKNOWN_ADDRESS, PageAbsent, Site, attachment, page_number
-from grader_extensions.web.views import PAGE_SIZE, PagePosition, competition_head
+from grader_extensions.web.views import PagePosition, competition_head
 from sandbox.protocol import wire
 
 LISTED, REPORTS = 20, 4  # the newest submissions that are looked at for baseline times; a report is some 200 kB
@@ -93,16 +93,11 @@ class ProblemPages:
         shown = []
         for submission in await ledger.with_reports([submission.submission_id for submission in newest]):
             was = await ledger.problem(submission.problem_digest)
-            if self._may_see(caller, submission) and _same_sizes(was, problem):
-                shown.append(messages.submission_to_proto(submission, Redactor.for_problem(was)))
+            with suppress(SubmissionNotFound):
+                access.check_seen(caller, submission, readable)
+                if _same_sizes(was, problem):
+                    shown.append(await self._site.message(submission))
         return baseline_rows(messages.problem_to_proto(problem), reversed(shown))
-
-    def _may_see(self, caller: Caller, submission: Submission) -> bool:
-        try:
-            access.check_seen(caller, submission, self._site.readable())
-        except SubmissionNotFound:
-            return False
-        return True
 
 
 def _same_sizes(was: Problem, now: Problem) -> bool:
@@ -118,7 +113,7 @@ def _same_sizes(was: Problem, now: Problem) -> bool:
 def problems(found_problems: Sequence[problem_pb2.Problem], *, page: int = 1) -> dict[str, Any]:
     """The list of problems, by name."""
     place = PagePosition(page, len(found_problems))
-    return {"problems": [problem_row(message) for message in found_problems[place.first : place.first + PAGE_SIZE]], "place": place}
+    return {"problems": [problem_row(message) for message in found_problems[place.shown]], "place": place}
 
 
 def problem_row(message: problem_pb2.Problem) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from logging import INFO, WARNING
 from typing import Any
 from urllib.parse import quote_plus
@@ -32,12 +32,12 @@ from joserfc.errors import BadSignatureError, ClaimError, ExpiredTokenError, Inv
 from joserfc.jws import JWSRegistry
 
 from grader.errors import Unauthenticated
-from grader.peers import PeerCount, PeerLimits, network_of
+from grader.peers import PeerCount, PeerLimits
 from grader.rules.identities import IdentityProvider, safe_endpoint, user_names
 from grader_extensions.web.forms import check_private
 from grader_extensions.web.sessions import COOKIE, LASTS, Sessions, delete_cookie, read_cookie, session_token, set_cookie
 from grader_extensions.web.sign_in import local_path
-from grader_extensions.web.site import Site
+from grader_extensions.web.site import Site, counted
 
 # The provider's side: discovery, the authorization URL, and a code exchanged for verified claims.
 # Authlib makes the requests and knows the rules of claims, joserfc verifies signatures; what is sent goes through aiohttp's client.
@@ -61,8 +61,12 @@ class ProviderFailed(Exception):
     """The provider does not answer, or not as OpenID Connect says. The text is for the log; users learn that it is not their fault."""
 
 
-class CodeRefused(Exception):
-    """The provider did not take the code: it was used before, has expired, or was never the provider's."""
+class SignInRefused(Exception):
+    """Nobody is signed in. The text says why, and what to do."""
+
+    def __init__(self, text: str, status: int = 403) -> None:
+        self.status = status
+        super().__init__(text)
 
 
 class IdTokenInvalid(Exception):
@@ -106,21 +110,18 @@ class OpenIdProvider:
             raise IdTokenInvalid("it comes from another provider")
 
     async def claims(self, code: str, *, verifier: str, nonce: str) -> dict[str, Any]:
-        """Return the verified claims of the user who got this code; ProviderFailed, CodeRefused, IdTokenInvalid."""
-        if not code:
-            raise CodeRefused
-        token = await self._token(code, verifier)
-        metadata = await self._metadata()
+        """Return the verified claims of the user who got this code; ProviderFailed, SignInRefused, IdTokenInvalid."""
+        token, settings = await self._token(code, verifier), self.settings
+        verified = partial(verified_claims, token, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce, now=self._now())
         try:
-            return self._verified(token, metadata.keys, nonce)
+            return verified((await self._metadata()).keys)
         except SigningKeyUnknown:
-            return self._verified(token, (await self._metadata(older=_NEW_KEYS_AFTER)).keys, nonce)
-
-    def _verified(self, token: str, keys: jwk.KeySet, nonce: str) -> dict[str, Any]:
-        settings = self.settings
-        return verified_claims(token, keys, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce, now=self._now())
+            return verified((await self._metadata(older=_NEW_KEYS_AFTER)).keys)
 
     async def _token(self, code: str, verifier: str) -> str:
+        refusal = SignInRefused(f"{self.settings.name} did not accept this sign-in: it was used before, or has expired. Begin again.")
+        if not code:
+            raise refusal
         metadata, client = await self._metadata(), (self.settings.client_id, self.settings.client_secret)
         body = prepare_token_request("authorization_code", redirect_uri=self.settings.redirect_uri, code=code, code_verifier=verifier)
         if metadata.auth_method == _BASIC:  # RFC 6749, 2.3.1: both parts are encoded as in a form first, which Authlib leaves out
@@ -129,7 +130,7 @@ class OpenIdProvider:
         url, headers, body = ClientAuth(*client, metadata.auth_method).prepare("POST", metadata.token_endpoint, headers, body)
         status, answer = await self._request("POST", url, data=body, headers=headers)
         if status == 400 and answer.get("error") == "invalid_grant":
-            raise CodeRefused
+            raise refusal
         if status != 200 or not isinstance(answer.get("id_token"), str):
             raise ProviderFailed(f"{url} answered {status}, error {str(answer.get('error'))[:80]!r}, and no ID token")
         return str(answer["id_token"])
@@ -247,14 +248,7 @@ SIGN_IN_LASTS = timedelta(minutes=10)  # between going to the provider and comin
 USED_STATES = 10_000
 _COOKIE_FORM = re.compile(r"[A-Za-z0-9_-]{43}\.([0-9]{1,12})\.([A-Za-z0-9_-]{0,700})")
 _ERROR = re.compile(r"[a-z_]{1,64}")
-
-
-class SignInRefused(Exception):
-    """Nobody is signed in. The text says why, and what to do."""
-
-    def __init__(self, text: str, status: int = 403) -> None:
-        self.status = status
-        super().__init__(text)
+_BUSY = "Too many sign-ins are being looked at. Try again in a few seconds."
 
 
 class ProviderSignIn:
@@ -275,7 +269,7 @@ class ProviderSignIn:
             # Another site's link must not change who this browser is signed in as.
             if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
                 raise SignInRefused(f"The link was on another site. Begin at {self._provider.settings.public_url}/sign-in.")
-            with self._counted(request):
+            with counted(request, self._count, SignInRefused(_BUSY, 429)):
                 to = await self._provider.authorization_url(
                     state=self._derive(cookie, "state"), nonce=self._derive(cookie, "nonce"), verifier=self._derive(cookie, "verifier")
                 )
@@ -291,9 +285,9 @@ class ProviderSignIn:
         check_private(request)
         cookie = read_cookie(request, SIGN_IN_COOKIE)
         try:
-            with self._counted(request):
+            with counted(request, self._count, SignInRefused(_BUSY, 429)):
                 token = await self._session_token(request, cookie)
-        except (SignInRefused, ProviderFailed, CodeRefused, IdTokenInvalid) as error:
+        except (SignInRefused, ProviderFailed, IdTokenInvalid) as error:
             answer = await self._refused(request, error)
         else:
             self._sessions.end(session_token(request))  # the one before, where a provider of the same site lets its cookie through
@@ -346,13 +340,6 @@ class ProviderSignIn:
         secret = hmac.digest(self._secret, f"{purpose} {cookie}".encode(errors="replace"), "sha256")
         return base64.urlsafe_b64encode(secret).decode().rstrip("=")
 
-    @contextmanager
-    def _counted(self, request: web.Request) -> Iterator[None]:
-        with self._count.entered(network_of(request.remote or "unix")) as inside:
-            if not inside:
-                raise SignInRefused("Too many sign-ins are being looked at. Try again in a few seconds.", 429)
-            yield
-
     async def _refused(self, request: web.Request, error: Exception) -> web.Response:
         status = 403
         match error:
@@ -360,11 +347,9 @@ class ProviderSignIn:
                 status, text = error.status, str(error)
             case IdTokenInvalid():
                 text = f"The answer of {self.name} was not accepted: {error}. Begin again."
-            case CodeRefused():
-                text = f"{self.name} did not accept this sign-in: it was used before, or has expired. Begin again."
             case _:
                 status, text = 503, f"{self.name} does not answer as it should. Try again in a few minutes, or sign in with an API key."
-        log.log(WARNING if status == 503 else INFO, "provider_sign_in_refused", provider=self.name, reason=str(error) or text)
+        log.log(WARNING if status == 503 else INFO, "provider_sign_in_refused", provider=self.name, reason=str(error))
         answer = await self._site.error(request, status, "Not signed in", text)
         answer.headers["Cache-Control"] = "no-store"
         return answer

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
 
 import structlog
 from aiohttp import web
@@ -17,6 +16,7 @@ from grader.access import ANYBODY
 from grader.errors import Unauthenticated
 from grader.model import Caller
 from grader.peers import loopback
+from grader.server.auth import Authenticator
 
 
 class Transport(StrEnum):
@@ -62,19 +62,6 @@ COOKIE = "grader_session"
 _PATH = "/"
 
 
-class KeyGate(Protocol):
-    """Knows keys and scopes, as the API's calls ask for them."""
-
-    async def open_with(self, text: str) -> Caller:
-        """Whose key this text is; Unauthenticated."""
-
-    async def check_key(self, caller: Caller) -> None:
-        """Unauthenticated where the caller's key opens nothing any more."""
-
-    def check_scope(self, caller: Caller, method: str) -> None:
-        """PermissionDenied where the caller's key lacks the scope for this method of the API."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """A browser in which a user has signed in. form_token: in every form that this session is shown."""
@@ -87,8 +74,10 @@ class Session:
 class Sessions:
     """Used on one event loop only. What is kept of a session's token is its digest."""
 
-    def __init__(self, gate: KeyGate, now: Callable[[], datetime], *, limit: int = SESSIONS, limit_of_key: int = SESSIONS_OF_A_KEY) -> None:
-        self._gate, self._now = gate, now
+    def __init__(
+        self, gate: Authenticator, now: Callable[[], datetime], *, limit: int = SESSIONS, limit_of_key: int = SESSIONS_OF_A_KEY
+    ) -> None:
+        self.gate, self._now = gate, now
         self._limit, self._limit_of_key = limit, limit_of_key
         self._open: dict[str, Session] = {}  # by the digest of its token, oldest first
 
@@ -99,11 +88,11 @@ class Sessions:
 
     async def begin(self, key: str) -> tuple[str, Session]:
         """A new session of the user with this key, and its token; Unauthenticated. The oldest ones make room."""
-        return self._begun(await self._gate.open_with(key))
+        return self._begun(await self.gate.open_with(key))
 
     async def begin_for(self, caller: Caller) -> tuple[str, Session]:
         """The same for a user whom an identity provider has named; Unauthenticated where the user's key was revoked."""
-        await self._gate.check_key(caller)
+        await self.gate.check_key(caller)
         return self._begun(caller)
 
     def _begun(self, caller: Caller) -> tuple[str, Session]:
@@ -130,7 +119,7 @@ class Sessions:
             self._open.pop(_digest(token), None)
             return None
         try:
-            await self._gate.check_key(session.caller)
+            await self.gate.check_key(session.caller)
         except Unauthenticated:
             self._remove(lambda open_session: open_session.caller.key_id == session.caller.key_id)
             return None
@@ -140,10 +129,6 @@ class Sessions:
         """Sign out."""
         if (ended := self._open.pop(_digest(token), None)) is not None:
             log.info("signed_out", user=ended.caller.user, key=ended.caller.key_id)
-
-    def check_scope(self, session: Session, method: str) -> None:
-        """PermissionDenied where the session's key lacks the scope for this method of the API."""
-        self._gate.check_scope(session.caller, method)
 
     def _remove(self, over: Callable[[Session], bool]) -> None:
         for token in [token for token, session in self._open.items() if over(session)]:

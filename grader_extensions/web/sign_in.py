@@ -11,7 +11,7 @@ from aiohttp import web
 
 from grader.errors import Unauthenticated
 from grader.peers import PeerCount, PeerLimits, network_of
-from grader_extensions.web.forms import PLAIN, TOKEN_FIELD, FormTokens, check_origin, check_private, read_fields
+from grader_extensions.web.forms import PLAIN, FormTokens, check_origin, check_private
 from grader_extensions.web.report.content import when
 from grader_extensions.web.sessions import COOKIE, LASTS, Session, Sessions, Transport, delete_cookie, session_token, set_cookie, transport
 from grader_extensions.web.site import PageAbsent, SignInNeeded, Site, sentence
@@ -39,9 +39,7 @@ class SignInPages:
     async def sign_in(self, request: web.Request) -> web.Response:
         """Begin a session, and go on to where the reader came from."""
         check_private(request)
-        check_origin(request)
-        sent = await read_fields(request)
-        self._tokens.check(request, sent.get(TOKEN_FIELD, ""))
+        sent = await self._tokens.read(request)
         after = sent.get("next", "")
         with self.count.entered(network_of(request.remote or "unix")) as inside:
             if not inside:
@@ -68,11 +66,10 @@ class SignInPages:
     async def make_key(self, request: web.Request) -> web.Response:
         """An API key for a user without one of an administrator's, shown this once."""
         check_private(request)
-        check_origin(request)
         session = self._site.session(request)
         if session is None:
             raise SignInNeeded
-        self._tokens.check(request, (await read_fields(request)).get(TOKEN_FIELD, ""))
+        await self._tokens.read(request)
         if await self._site.ledger.identities.of_session_key(session.caller.key_id) is None:
             raise PageAbsent  # a key that leaked must not make others, which outlive it
         expire_time = self._site.now() + API_KEY_LASTS
@@ -84,42 +81,32 @@ class SignInPages:
         """End the session."""
         check_origin(request)
         if self._site.session(request) is not None:
-            self._tokens.check(request, (await read_fields(request)).get(TOKEN_FIELD, ""))
+            await self._tokens.read(request)
         self._sessions.end(session_token(request))
         answer = web.Response(status=303, headers={"Location": "/"})
         delete_cookie(request, answer, COOKIE)
         return answer
 
     async def _form(self, request: web.Request, after: str, error: str = "", status: int = 200) -> web.Response:
-        plain = transport(request) is Transport.PLAIN
-        token, cookie = ("", None) if plain else self._tokens.for_page(request)
-        shown = {"refused": PLAIN if plain else "", "token": token, "error": error, "next": local_path(after)}
-        shown |= {"provider": self._provider_name, "provider_path": f"{BEGIN}?next={quote(shown['next'], safe='/')}"}
-        return self._tokens.keep(request, await self._site.page(request, "sign_in.html", shown, status, form=True), cookie)
+        shown = {"refused": "", "error": error, "next": local_path(after), "provider": self._provider_name}
+        shown["provider_path"] = f"{BEGIN}?next={quote(shown['next'], safe='/')}"
+        if transport(request) is Transport.PLAIN:
+            return await self._site.page(request, "sign_in.html", {**shown, "refused": PLAIN}, status, form=True)
+        return await self._tokens.page(request, "sign_in.html", shown, status)
 
     async def _account(self, request: web.Request, session: Session, made_key: str = "") -> web.Response:
         identity = await self._site.ledger.identities.of_session_key(session.caller.key_id)
         api_key = None if identity is None else identity.api_key
-        if api_key is not None and not api_key.valid(self._site.now()):
-            api_key = None
-        caller = session.caller
         shown = {
-            "token": session.form_token,
-            "subject": "" if identity is None else identity.subject,
-            "issuer": "" if identity is None else identity.issuer,
-            "own_key": None
-            if api_key is None or api_key.expire_time is None
-            else {"key_id": api_key.key_id, "expires": when(api_key.expire_time)},
+            "session": session,
+            "identity": identity,
+            "own_key": api_key if api_key is not None and api_key.valid(self._site.now()) else None,
             "made_key": made_key,
             "key_days": API_KEY_LASTS.days,
             "server": self._site.server_address(request),
-            "user": caller.user,
-            "key_id": caller.key_id,
-            "scopes": ", ".join(sorted(caller.scopes)),
-            "end": when(session.end_time),
-            "expires": when(caller.expire_time) if caller.expire_time is not None else None,
+            "when": when,
         }
-        return await self._site.page(request, "account.html", shown, form=True)
+        return await self._tokens.page(request, "account.html", shown)
 
 
 def local_path(path: str) -> str:

@@ -7,10 +7,11 @@ import hashlib
 import re
 import shlex
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import jinja2
@@ -19,6 +20,7 @@ from aiohttp import web
 
 from grader import access
 from grader.access import ANYBODY
+from grader.api import messages
 from grader.errors import (
     ArtifactNotFound,
     CallRefused,
@@ -29,10 +31,11 @@ from grader.errors import (
     SubmissionNotFound,
 )
 from grader.ledger import Ledger
-from grader.model import Caller, Scope, SubmissionArtifact
-from grader.peers import loopback
+from grader.model import Caller, Scope, Submission
+from grader.peers import PeerCount, loopback, network_of
 from grader.problems.store import Problems
-from grader.views import formatting
+from grader.server.service import GraderServicer, OwnedArtifacts
+from grader.v1 import submission_pb2
 from grader_extensions.competitions.store import Competitions
 from grader_extensions.web.sessions import RECHECK_S, Session, Sessions, asked_from_here, session_token, viewer
 
@@ -88,14 +91,30 @@ class SignInNeeded(Exception):
     """The page is for those who have signed in."""
 
 
+class TooBusy(Exception):
+    """So many ask for the same that this one has to come again. The text says what to do."""
+
+    def __init__(self, text: str, retry_s: int) -> None:
+        self.retry_s = retry_s
+        super().__init__(text)
+
+
+@contextmanager
+def counted(request: web.Request, count: PeerCount, refusal: Exception) -> Iterator[None]:
+    """Count a request until the context is left; the refusal is raised where it is over a limit."""
+    with count.entered(network_of(request.remote or "unix")) as inside:
+        if not inside:
+            raise refusal
+        yield
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """open_server: no keys are asked for, and only this host gets here. api_address: where the API listens, HOST:PORT; "" is not known.
-    reads: what was read recently, with when it has to be read again. sessions: None where nobody can sign in. takes_submissions: whether
-    there is a page to submit with."""
+    """service: the API's, which pages ask. open_server: no keys are asked for, and only this host gets here. api_address: where the API
+    listens, HOST:PORT; "" is not known. sessions: None where nobody can sign in. reads: what was read recently, with when it has to be read
+    again."""
 
-    ledger: Ledger
-    problems: Problems
+    service: GraderServicer
     competitions: Competitions
     open_server: bool
     templates: jinja2.Environment
@@ -103,8 +122,23 @@ class Site:
     asks_keys: bool = False
     standings_s: float = STANDINGS_S
     sessions: Sessions | None = None
-    takes_submissions: bool = False
     reads: dict[tuple[object, ...], tuple[float, asyncio.Task[Any]]] = field(default_factory=dict)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The service's."""
+        return self.service.ledger
+
+    @property
+    def problems(self) -> Problems:
+        """The service's."""
+        return self.service.problems
+
+    @property
+    def artifacts(self) -> OwnedArtifacts:
+        """The files of submissions."""
+        assert self.service.artifacts is not None  # of every server with pages
+        return self.service.artifacts
 
     def now(self) -> datetime:
         """The ledger's time."""
@@ -125,12 +159,23 @@ class Site:
         """Return who may call this method of the API with this request: SignInNeeded, or PermissionDenied."""
         session = self.session(request)
         if session is not None and self.sessions is not None:
-            self.sessions.check_scope(session, method)
+            self.sessions.gate.check_scope(session.caller, method)
             return session.caller
         caller = viewer(request.host, request.headers, open_server=self.open_server)
         if caller == ANYBODY:
             raise SignInNeeded
         return caller
+
+    async def seen(self, request: web.Request, submission_id: str) -> Submission:
+        """The submission, if this request may see it; SubmissionNotFound."""
+        submission = await self.ledger.get(submission_id)
+        access.check_seen(self.viewer(request), submission, self.readable())
+        return submission
+
+    async def message(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
+        """Convert a submission as the API shows it, without what its problem hides."""
+        redactor = await self.service.watch.redactors.for_problem(submission.problem_digest)
+        return messages.submission_to_proto(submission, redactor, full=full)
 
     async def hold(self, request: web.Request) -> None:
         """Return once the session of this request is over; never where it has none."""
@@ -140,10 +185,6 @@ class Site:
     def readable(self) -> frozenset[str]:
         """Return the competitions whose submissions everybody may see."""
         return self.competitions.readable(self.now())
-
-    def sees_competition(self, request: web.Request, competition_id: str) -> bool:
-        """Return whether all submissions to this competition are shown to the caller of this request."""
-        return access.sees_competition(self.viewer(request), competition_id, self.readable())
 
     def server_address(self, request: web.Request) -> str:
         """How the reader reaches the API, for the command line; UNKNOWN_ADDRESS where only an operator knows."""
@@ -164,20 +205,12 @@ class Site:
             self.reads[key] = cached = (now + self.standings_s, asyncio.ensure_future(read()))
         return await asyncio.shield(cast("asyncio.Task[T]", cached[1]))
 
-    def knows_problem(self, problem_id: str) -> bool:
-        """Return whether there is a page of it."""
-        try:
-            self.problems.get(problem_id)
-        except ProblemNotFound:
-            return False
-        return True
-
     def title(self, problem_id: str) -> str:
-        """A problem's title, or its id."""
+        """A problem's title, or its id; "" where there is no page of it."""
         try:
             return self.problems.get(problem_id).title or problem_id
         except ProblemNotFound:
-            return problem_id
+            return ""
 
     async def page(
         self, request: web.Request, name: str, context: Mapping[str, Any], status: int = 200, *, scripted: bool = False, form: bool = False
@@ -192,7 +225,7 @@ class Site:
                 "user": "" if session is None else session.caller.user,
                 "can_sign_in": self.sessions is not None,
                 "has_submissions": identified and (session is None or Scope.READ in session.caller.scopes),
-                "can_submit": self.takes_submissions and identified and (session is None or Scope.SUBMIT in session.caller.scopes),
+                "can_submit": identified and (session is None or Scope.SUBMIT in session.caller.scopes),
             },
         }
         text = await asyncio.to_thread(self.templates.get_template(name).render, shown)  # a log of 64 KiB takes a while
@@ -226,16 +259,12 @@ class Site:
                 response.headers.setdefault(name, value)
             if "Content-Disposition" in response.headers:
                 response.headers.update(ARTIFACT_HEADERS)
-            return (
-                _short(request, response)
-                if response.status == 200 and response.headers["Cache-Control"] == HEADERS["Cache-Control"]
-                else response
-            )
+            cacheable = response.status == 200 and response.headers["Cache-Control"] == HEADERS["Cache-Control"]
+            return _short(request, response) if cacheable else response
 
         return handle
 
     async def _failed(self, request: web.Request, error: Exception) -> web.Response:
-        """Return what is answered in place of the page."""
         whom = "everybody" if self.session(request) is None else "you"
         absent = f"There is no such page, or it is not shown to {whom}."
         match error:
@@ -243,6 +272,10 @@ class Site:
                 return web.Response(status=303, headers={"Location": f"/sign-in?next={quote(request.path_qs, safe='/')}"})
             case PageAbsent() | SignInNeeded() | ArtifactNotFound() | CompetitionNotFound() | ProblemNotFound() | SubmissionNotFound():
                 return await self.error(request, 404, "Not found", absent)
+            case TooBusy():
+                answer = await self.error(request, 503, "Not now", str(error))
+                answer.headers["Retry-After"] = str(error.retry_s)
+                return answer
             case FormRefused():
                 return await self.error(request, 403, "Not accepted", str(error))
             case CallRefused():
@@ -265,12 +298,10 @@ def sentence(text: str) -> str:
 def _short(request: web.Request, response: web.Response) -> web.Response:
     """304 where the reader has these very bytes. A browser takes its headers for those of the page."""
     assert isinstance(response.body, bytes)
-    etag = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
-    etags = [tag.strip().removeprefix("W/") for tag in request.headers.get("If-None-Match", "").split(",")]
-    if etag in etags:
-        return web.Response(status=304, headers={**{name: response.headers[name] for name in HEADERS}, "ETag": etag})
-    response.headers["ETag"] = etag
-    return response
+    response.etag = digest = hashlib.sha256(response.body).hexdigest()[:32]
+    if all(tag.value != digest for tag in request.if_none_match or ()):
+        return response
+    return web.Response(status=304, headers={name: response.headers[name] for name in (*HEADERS, "ETag")})
 
 
 def page_number(request: web.Request) -> int:
@@ -286,48 +317,6 @@ def whole_number(text: str) -> int | None:
 # Files of submissions came from a kernel's process: a browser must save them and never show them.
 # These replace the headers of pages: no type that a browser renders, and if one did, in no origin and without scripts.
 ARTIFACT_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'", "Cache-Control": "private, no-store"}
-
-
-class ArtifactSource(Protocol):
-    """The files of submissions, for callers who own them; else SubmissionNotFound."""
-
-    async def list_for(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
-        """The files, by name."""
-
-    def holds(self, artifact: SubmissionArtifact) -> bool:
-        """Return whether its bytes are here."""
-
-    async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
-        """A file's bytes; ArtifactNotFound where there are none."""
-
-
-class NoArtifacts:
-    """A server that keeps none."""
-
-    async def list_for(self, caller: Caller, submission_id: str) -> list[SubmissionArtifact]:
-        """Return no files."""
-        return []
-
-    def holds(self, artifact: SubmissionArtifact) -> bool:
-        """Return False."""
-        return False
-
-    async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
-        """Raise ArtifactNotFound."""
-        raise ArtifactNotFound(submission_id, name)
-
-
-def artifact_rows(artifacts: Sequence[SubmissionArtifact], source: ArtifactSource) -> list[dict[str, Any]]:
-    """Return the rows of a page's list."""
-    return [
-        {
-            "name": artifact.name,
-            "tool": artifact.tool,
-            "size": formatting.byte_count(artifact.size_bytes),
-            "available": source.holds(artifact),
-        }
-        for artifact in artifacts
-    ]
 
 
 def attachment(name: str, content: bytes) -> web.Response:

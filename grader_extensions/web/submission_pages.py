@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from datetime import UTC
 from typing import Any
@@ -11,17 +12,15 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from grader import access
-from grader.api import messages
 from grader.errors import FieldViolation, InvalidRequest
 from grader.model import Submission, Verdict
-from grader.peers import PeerCount, PeerLimits, network_of
-from grader.rules.disclosure import Redactor
+from grader.peers import PeerCount, PeerLimits
 from grader.v1 import report_pb2, submission_pb2
 from grader.verdict.median_interval import MedianInterval
 from grader.views import formatting
 from grader_extensions.web.comparison import SourceChange, SpeedChange, source_changes, workload_changes
 from grader_extensions.web.report.content import when
-from grader_extensions.web.site import PageAbsent, Site, sentence, whole_number
+from grader_extensions.web.site import PageAbsent, Site, TooBusy, counted, sentence, whole_number
 from grader_extensions.web.views import PAGE_SIZE
 
 # The list shows what ListSubmissions answers to the same caller.
@@ -51,8 +50,8 @@ def row(submission: submission_pb2.Submission) -> dict[str, Any]:
 
 
 COMPARE_LIMITS = PeerLimits(total=8, per_address=2)  # comparisons that wait or are made; one is made at a time
-SOURCE_LINES, SHOWN_LINES, LINE_CHARS = 2_000, 2_000, 2_000
-ID_CHARS = 64
+SHOWN_LINES, LINE_CHARS = 2_000, 2_000
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MARKS = {"+": "added", "-": "removed"}
 _COLORS = {SpeedChange.FASTER: "good", SpeedChange.SLOWER: "bad", SpeedChange.UNKNOWN: ""}
 
@@ -77,14 +76,6 @@ class SubmissionPages:
         page_submissions, following = await site.ledger.page(
             size=PAGE_SIZE, before=before, problem_id=problem_id, submission_filter=submission_filter
         )
-        ledger = self._site.ledger
-        redactors = {
-            digest: Redactor.for_problem(await ledger.problem(digest))
-            for digest in {submission.problem_digest for submission in page_submissions}
-        }
-        rows = await asyncio.to_thread(
-            lambda: [row(messages.submission_to_proto(submission, redactors[submission.problem_digest])) for submission in page_submissions]
-        )
         chosen = {
             "problem": problem_id,
             "verdict": verdict if verdict in VERDICTS else "",
@@ -92,7 +83,7 @@ class SubmissionPages:
         }
         set_filters = {name: value for name, value in chosen.items() if value}
         shown = {
-            "rows": rows,
+            "rows": [row(await site.message(submission)) for submission in page_submissions],
             "everybody": everybody,
             "may_see_all": caller.admin and bool(caller.user),
             "chosen": chosen,
@@ -108,30 +99,20 @@ class SubmissionPages:
         names = [request.query.get(name, "") for name in ("a", "b")]
         if not all(names) or names[0] == names[1]:
             raise InvalidRequest([FieldViolation("a and b", "have to be two submissions; choose one of each in the list of submissions")])
-        first, second = [await self._seen(request, name) for name in names]
+        if not all(map(_ID.fullmatch, names)):
+            raise PageAbsent
+        first, second = [await self._site.seen(request, name) for name in names]
         if first.new.problem_id != second.new.problem_id:
             text = f"are of different problems, {first.new.problem_id} and {second.new.problem_id}; choose two of one problem"
             raise InvalidRequest([FieldViolation("a and b", text)])
-        with self.count.entered(network_of(request.remote or "unix")) as inside:
-            if not inside:
-                answer = await self._site.error(request, 503, "Not now", "Too many comparisons are being made. Reload this page.")
-                answer.headers["Retry-After"] = "5"
-                return answer
+        with counted(request, self.count, TooBusy("Too many comparisons are being made. Reload this page.", 5)):
             async with self._turn:  # a diff of long files takes a while
                 shown = await asyncio.to_thread(context, await self._message(first), await self._message(second))
         return await self._site.page(request, "compare.html", shown)
 
-    async def _seen(self, request: web.Request, submission_id: str) -> Submission:
-        if len(submission_id) > ID_CHARS:
-            raise PageAbsent
-        submission = await self._site.ledger.get(submission_id)
-        access.check_seen(self._site.viewer(request), submission, self._site.readable())
-        return submission
-
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
         """As its own page shows it: of hidden workloads there are no times."""
-        redactor = Redactor.for_problem(await self._site.ledger.problem(submission.problem_digest))
-        message = messages.submission_to_proto(replace(submission, judgements=()), redactor, full=True)
+        message = await self._site.message(replace(submission, judgements=()), full=True)
         shown = [measurement for measurement in message.report.measurements if not measurement.hidden]
         if message.HasField("report"):
             del message.report.measurements[:]
@@ -142,23 +123,15 @@ class SubmissionPages:
 def context(first: submission_pb2.Submission, second: submission_pb2.Submission) -> dict[str, Any]:
     """Return what the page shows."""
     removed = first.sources_removed or second.sources_removed
-    sources = () if removed else tuple(source_changes(first, second, line_limit=SOURCE_LINES))
+    sources = () if removed else tuple(source_changes(first, second))
     practice = any(submission.report.environment.clock == report_pb2.CLOCK_HOST for submission in (first, second))
     return {
         "first": row(first),
         "second": row(second),
         "problem_id": first.problem.rpartition("/")[2],
-        "changes": [
-            {
-                "workload_id": change.workload_id,
-                "change": str(change.change),
-                "color": _COLORS[change.change],
-                "ratio": _shown(change.ratio),
-                "against": f"{_shown(change.against)} over {change.baseline}" if change.against else "-",
-                "reason": change.reason,
-            }
-            for change in workload_changes(first, second)
-        ],
+        "changes": workload_changes(first, second),
+        "colors": _COLORS,
+        "interval_of": _shown,
         "practice": sentence(formatting.PRACTICE) if practice else "",
         "sources_removed": removed,
         "sources": _sources(sources),

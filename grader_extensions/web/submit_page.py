@@ -30,14 +30,13 @@ from grader.errors import (
 )
 from grader.intake.gate import decode_source
 from grader.model import Caller, Problem, Submission
-from grader.peers import PeerCount, PeerLimits, network_of
+from grader.peers import PeerCount, PeerLimits
 from grader.server.interceptors import enter_call
-from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.web.forms import TOKEN_FIELD, FormTokens, FormTooLarge, SentForm, check_origin, check_private, read_form
-from grader_extensions.web.site import FormRefused, SignInNeeded, Site, sentence
+from grader_extensions.web.site import FormRefused, SignInNeeded, Site, counted, sentence
 from sandbox.protocol import wire
 
 FORM_LIMIT_BYTES = 4 * 1024 * 1024  # sources over their limit of 1 MiB are refused by intake, which says why
@@ -47,33 +46,13 @@ SUBMIT_LIMITS = PeerLimits(total=32, per_address=8)
 STRANGER_LIMITS = PeerLimits(total=4, per_address=1)
 _SIGNED_OUT = "You are not signed in any more. Sign in, in another tab, and then send this form again: what you typed is still here."
 _OTHER_SESSION = "This form was of an earlier session, so nothing was submitted. Send it again: what you typed is still here."
-_BUSY = "Too many forms are being sent. Try again in a few seconds."
-
-
-class Submitter:
-    """The API's Submit, for callers who may call it."""
-
-    def __init__(self, service: GraderServicer) -> None:
-        self.device_kinds, self._service = service.device_kinds, service
-
-    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
-        """Return the id of the submission, which is on disk; CallRefused. Whether the caller may submit was asked before."""
-        # A task of its own: who calls is kept for each task, and one task of the web port serves every request of a connection.
-        return (await asyncio.create_task(self._take(caller, request))).submission_id
-
-    async def _take(self, caller: Caller, request: api.SubmitRequest) -> Submission:
-        enter_call(caller)
-        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
-        return await self._service.take(request)
 
 
 class SubmitPage:
     """Answers requests for the form, and what it sends."""
 
-    def __init__(
-        self, site: Site, submitter: Submitter, *, limits: PeerLimits = SUBMIT_LIMITS, stranger_limits: PeerLimits = STRANGER_LIMITS
-    ) -> None:
-        self._site, self._submitter, self._tokens = site, submitter, FormTokens(site)
+    def __init__(self, site: Site, *, limits: PeerLimits = SUBMIT_LIMITS, stranger_limits: PeerLimits = STRANGER_LIMITS) -> None:
+        self._site, self._tokens = site, FormTokens(site)
         self.count, self.stranger_count = PeerCount(limits), PeerCount(stranger_limits)
 
     async def form(self, request: web.Request) -> web.Response:
@@ -108,7 +87,8 @@ class SubmitPage:
         if caller is None or refused:
             return await self._page(request, form, {"form": [refused]}, 403)
         try:
-            submission_id = await self._submitter.submit(caller, to_request(form))
+            # A task of its own: who calls is kept for each task, and one task of the web port serves every request of a connection.
+            submission = await asyncio.create_task(self._take(caller, to_request(form)))
         except CallRefused as error:
             if isinstance(error, RequestIdReused):  # the form was changed after it was sent
                 form = replace(form, request_id=str(uuid.uuid4()))
@@ -116,12 +96,15 @@ class SubmitPage:
             if error.retry_s is not None:
                 answer.headers["Retry-After"] = f"{max(error.retry_s, 1):.0f}"
             return answer
-        return web.Response(status=303, headers={"Location": f"/submissions/{submission_id}"})
+        return web.Response(status=303, headers={"Location": f"/submissions/{submission.submission_id}"})
+
+    async def _take(self, caller: Caller, request: api.SubmitRequest) -> Submission:
+        enter_call(caller)
+        structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
+        return await self._site.service.take(request)
 
     async def _read(self, request: web.Request, count: PeerCount) -> SentForm:
-        with count.entered(network_of(request.remote or "unix")) as inside:
-            if not inside:
-                raise FormRefused(_BUSY)
+        with counted(request, count, FormRefused("Too many forms are being sent. Try again in a few seconds.")):
             try:
                 async with asyncio.timeout(READ_S):
                     return await read_form(request, FORM_LIMIT_BYTES)
@@ -132,10 +115,8 @@ class SubmitPage:
         self, request: web.Request, form: SubmitForm, field_refusals: Mapping[str, Sequence[str]], status: int = 200
     ) -> web.Response:
         site = self._site
-        token, cookie = self._tokens.for_page(request)
-        shown = context(form, field_refusals, site.problems.all(), site.competitions.all(), self._submitter.device_kinds(), site.now())
-        page = await site.page(request, "submit.html", {**shown, "token": token}, status, form=True)
-        return self._tokens.keep(request, page, cookie)
+        shown = context(form, field_refusals, site.problems.all(), site.competitions.all(), site.service.device_kinds(), site.now())
+        return await self._tokens.page(request, "submit.html", shown, status)
 
 
 # The form: from a browser's fields to the API's request, and from the API's refusals to the fields that they are about.  Pure.

@@ -37,14 +37,9 @@ class PagePosition:
         return max(-(-self.count // PAGE_SIZE), 1)
 
     @property
-    def first(self) -> int:
-        """The first entry of this page, from 0."""
-        return (self.page - 1) * PAGE_SIZE
-
-    @property
     def shown(self) -> slice:
         """The entries of this page."""
-        return slice(self.first, self.first + PAGE_SIZE)
+        return slice((self.page - 1) * PAGE_SIZE, self.page * PAGE_SIZE)
 
 
 def competitions(all_competitions: Sequence[Competition], now: datetime, *, page: int = 1) -> dict[str, Any]:

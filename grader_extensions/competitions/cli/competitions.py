@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -20,11 +19,10 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
 from grader.cli.output import plain, print_json, print_message, print_parts, text_table
-from grader.cli.running import run
 from grader.cli.saved_files import STDOUT, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
-from grader.v1 import competition_pb2, grader_service_pb2, report_pb2, submission_pb2
+from grader.v1 import competition_pb2, grader_service_pb2, report_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
@@ -41,9 +39,20 @@ async def list_command(server: Server = None, state_dir: StateDir = None, json: 
     """List the competitions and their states."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
         competitions = (await client.list_competitions(page_size=1000)).competitions
+    rows = [
+        (
+            resource_id(COMPETITIONS, competition.name),
+            competition.title,
+            formatting.words(competition, "state"),
+            formatting.utc(competition.start_time),
+            formatting.utc(competition.end_time),
+            str(len(competition.problems)),
+        )
+        for competition in competitions
+    ]
+    table = text_table(("competition", "title", "state", "start (UTC)", "end (UTC)", "problems"), rows)
     empty = "no competitions here; name a server that holds some with --server HOST:PORT"
-    message = grader_service_pb2.ListCompetitionsResponse(competitions=competitions)
-    print_message(message, [_competition_table(competitions)] if competitions else empty, json=json)
+    print_message(grader_service_pb2.ListCompetitionsResponse(competitions=competitions), [table] if rows else empty, json=json)
     return Exit.DONE
 
 
@@ -81,25 +90,10 @@ async def withdraw_command(
     return Exit.DONE
 
 
-def _competition_table(competitions: Sequence[competition_pb2.Competition]) -> Table:
-    rows = [
-        (
-            resource_id(COMPETITIONS, competition.name),
-            competition.title,
-            _state(competition),
-            _time(competition.start_time).removesuffix(" UTC"),
-            _time(competition.end_time).removesuffix(" UTC"),
-            str(len(competition.problems)),
-        )
-        for competition in competitions
-    ]
-    return text_table(("competition", "title", "state", "start (UTC)", "end (UTC)", "problems"), rows)
-
-
 def render(competition: competition_pb2.Competition) -> Iterator[RenderableType]:
     """All that a participant has to know."""
     competition_id = one_line(resource_id(COMPETITIONS, competition.name))
-    yield plain(f"{competition_id}: {one_line(competition.title)} ({_state(competition)})", "bold")
+    yield plain(f"{competition_id}: {one_line(competition.title)} ({formatting.words(competition, 'state')})", "bold")
     if competition.statement:
         yield plain(f"\n{competition.statement.strip()}")
     yield Text()
@@ -119,7 +113,7 @@ def _terms(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]
     if competition.HasField("freeze_time"):
         yield "board", f"stands still from {_time(competition.freeze_time)} until the end"
     yield "devices", ", ".join(competition.device_kinds)
-    yield "counts", f"mode {_words(submission_pb2.Mode, competition.mode, 'MODE_')}, {competition.process_count} processes each"
+    yield "counts", f"mode {formatting.words(competition, 'mode')}, {competition.process_count} processes each"
     timed = competition.score_kind == report_pb2.SCORE_KIND_TIME
     yield "score", "time, smaller is better" if timed else f"speedup over {competition.baseline}, larger is better"
     first = ", the earlier one is listed first" if competition.tie_rule == competition_pb2.TIE_RULE_EARLIEST else ""
@@ -130,14 +124,6 @@ def _terms(competition: competition_pb2.Competition) -> Iterator[tuple[str, str]
     yield "shown", _VISIBILITIES.get(competition.visibility, "not known to this grader-cli")
 
 
-def _state(competition: competition_pb2.Competition) -> str:
-    return _words(competition_pb2.CompetitionState, competition.state, "COMPETITION_STATE_")
-
-
-def _words(kind: Any, value: int, prefix: str) -> str:
-    return formatting.name_of(kind, value, prefix).lower().replace("_", " ")
-
-
 def _time(time: Timestamp) -> str:
     return f"{formatting.utc(time)} UTC"
 
@@ -145,18 +131,7 @@ def _time(time: Timestamp) -> str:
 # -- leaderboard ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderboardOptions:
-    """A board, and how much of it. csv_path: a file, or "-"; then all of it is written."""
-
-    competition: str
-    problem: str = ""
-    device: str = ""
-    everything: bool = False
-    csv_path: str = ""
-
-
-def leaderboard_command(
+async def leaderboard_command(
     competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
     problem: Annotated[str, typer.Option(help="The board of this problem. Default: the board over all problems.", show_default=False)] = "",
     device: Annotated[
@@ -169,32 +144,24 @@ def leaderboard_command(
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """Print a competition's board: the best of each user with a 95 % interval. Overlapping intervals share a rank (shown as 1=)."""
-    options = LeaderboardOptions(competition=competition, problem=problem, device=device, everything=everything, csv_path=csv)
-    run(leaderboard(Target(server=server, state_dir=state_dir), options, json=json))
-
-
-async def leaderboard(target: Target, options: LeaderboardOptions, *, json: bool) -> Exit:
-    """Print a board, or write it to a file."""
-    if json and options.csv_path == STDOUT:
+    if json and csv == STDOUT:
         raise UsageError("--json and --csv - both write to stdout; take one of them, or give --csv a file")
-    async with connect(target, ServerRequirement.READ) as client:
-        board = await read_board(client, options)
-    if options.csv_path:
-        write_text(options.csv_path, to_csv(board))
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
+        board = await read_board(client, competition, problem=problem, device=device, everything=everything or bool(csv))
+    if csv:
+        write_text(csv, to_csv(board))
     if json:
         print_json(board)
-    elif not options.csv_path:
+    elif not csv:
         print_parts(render_board(board))
     return Exit.DONE
 
 
-async def read_board(client: GraderClient, options: LeaderboardOptions) -> competition_pb2.Leaderboard:
-    """Read the first page, or all of it."""
-    competition, problem, device = full_name(COMPETITIONS, options.competition), full_name(PROBLEMS, options.problem), options.device
-    everything = options.everything or bool(options.csv_path)
-    size = BOARD_PAGE_SIZE if everything else 0
+async def read_board(client: GraderClient, name: str, *, problem: str, device: str = "", everything: bool) -> competition_pb2.Leaderboard:
+    """Read the first page, or all of it. device: a part of the name is enough."""
+    competition, problem, size = full_name(COMPETITIONS, name), full_name(PROBLEMS, problem), BOARD_PAGE_SIZE if everything else 0
     board = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size)
     if device and device not in board.devices:
         device = _matching_device(device, list(board.devices))

@@ -9,7 +9,6 @@ import re
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -20,12 +19,11 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.options import Server, StateDir
 from grader.cli.output import json_text, print_line
-from grader.cli.running import run
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
-from grader_extensions.competitions.cli.competitions import CompetitionName, LeaderboardOptions, read_board, to_csv
+from grader_extensions.competitions.cli.competitions import CompetitionName, read_board, to_csv
 
 OVERALL = "overall"
 _PAGE_SIZE = 1000
@@ -48,45 +46,24 @@ _COLUMNS = (
 )
 
 
-def export_command(
+async def export_command(
     name: CompetitionName,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="The zip file to write. Default: ID.zip.", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     server: Server = None,
     state_dir: StateDir = None,
-) -> None:
+) -> Exit:
     """Write a competition as one zip file: boards (CSV, JSON), submissions with reports, and sources.
 
     It holds what you may see: of an administrator everything, of a user their own submissions, and those of all where the competition shows
     them after its end. The same submissions make the same file.
     """
-    run(export(Target(server=server, state_dir=state_dir), name, out, force=force))
-
-
-class CompetitionArchive:
-    """A zip file with names in order and without times."""
-
-    def __init__(self, file: zipfile.ZipFile) -> None:
-        self._file = file
-
-    def add(self, path: str, text: str) -> None:
-        """Write one file."""
-        entry = zipfile.ZipInfo(path, _EPOCH)
-        entry.compress_type = zipfile.ZIP_DEFLATED
-        entry.external_attr = _PRIVATE << 16
-        entry.create_system = 3  # Unix: the permissions are its
-        self._file.writestr(entry, text)
-
-
-async def export(target: Target, name: str, out: Path | None, *, force: bool) -> Exit:
-    """Write the archive. A file is there as a whole, or as it was."""
-    async with connect(target, ServerRequirement.READ) as client:
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
         competition = await client.get_competition(full_name("competitions", name))
         competition_id = resource_id(COMPETITIONS, competition.name)
         path = out or Path(f"{competition_id}.zip")
-        with _written(path, force=force) as file:
-            archive = CompetitionArchive(file)
-            archive.add(f"{competition_id}/competition.json", json_text(competition) + "\n")
+        with _written(path, force=force) as archive:
+            add(archive, f"{competition_id}/competition.json", json_text(competition) + "\n")
             boards = await _boards(client, competition, archive, competition_id)
             count, users = await _submissions(client, competition, archive, competition_id)
     text = f"{path}: {boards} boards, {count} submissions of {users} users; what your key may not see is not in it"
@@ -94,24 +71,33 @@ async def export(target: Target, name: str, out: Path | None, *, force: bool) ->
     return Exit.DONE
 
 
-async def _boards(client: GraderClient, competition: competition_pb2.Competition, archive: CompetitionArchive, root: str) -> int:
-    """Each board of each device, as CSV and as JSON."""
+def add(archive: zipfile.ZipFile, path: str, text: str) -> None:
+    """Write one file, without its time."""
+    entry = zipfile.ZipInfo(path, _EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = _PRIVATE << 16
+    entry.create_system = 3  # Unix: the permissions are its
+    archive.writestr(entry, text)
+
+
+async def _boards(client: GraderClient, competition: competition_pb2.Competition, archive: zipfile.ZipFile, root: str) -> int:
     count = 0
     for problem in ("", *competition.problems) if len(competition.problems) > 1 else tuple(competition.problems):
-        wanted = LeaderboardOptions(competition=root, problem=problem, everything=True)
-        first = await read_board(client, wanted)
+        first = await read_board(client, root, problem=problem, everything=True)
         for device in sorted(first.devices) or [""]:
-            board = first if device == first.device else await read_board(client, replace(wanted, device=device))
+            board = first
+            if device != first.device:
+                board = await read_board(client, root, problem=problem, device=device, everything=True)
             slug = re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()[:80] or "device"
             stem = f"{root}/boards/{resource_id(PROBLEMS, problem) or OVERALL}" + (f".{slug}" if device else "")
-            archive.add(f"{stem}.csv", to_csv(board))
-            archive.add(f"{stem}.json", json_text(board) + "\n")
+            add(archive, f"{stem}.csv", to_csv(board))
+            add(archive, f"{stem}.json", json_text(board) + "\n")
             count += 1
     return count
 
 
 async def _submissions(
-    client: GraderClient, competition: competition_pb2.Competition, archive: CompetitionArchive, root: str
+    client: GraderClient, competition: competition_pb2.Competition, archive: zipfile.ZipFile, root: str
 ) -> tuple[int, int]:
     """A list of all, and of each its report and its sources; how many submissions, and of how many users."""
     heads = [head async for head in _listed(client, competition.name)]
@@ -124,10 +110,10 @@ async def _submissions(
         writer.writerow(_row(submission))
         place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
         for source in submission.sources:
-            archive.add(f"{place}/sources/{_safe(source.path)}", source.content)
+            add(archive, f"{place}/sources/{_safe(source.path)}", source.content)
         del submission.sources[:]
-        archive.add(f"{place}/submission.json", json_text(submission) + "\n")
-    archive.add(f"{root}/submissions.csv", table.getvalue())
+        add(archive, f"{place}/submission.json", json_text(submission) + "\n")
+    add(archive, f"{root}/submissions.csv", table.getvalue())
     return len(heads), len({head.user for head in heads})
 
 

@@ -15,7 +15,6 @@ from grader.cli.output import print_line, print_note
 from grader.cli.session import EXAMPLES
 from grader.config import IMPORTED_NAME, state_directory
 from grader.errors import ProblemNotFound
-from grader.model import Problem
 from grader.problems.store import Problems
 from grader.views.sanitize import one_line
 from grader_extensions.competitions.competition_file import CompetitionIdentifier
@@ -54,7 +53,12 @@ def new(name: str, problem_ids: Sequence[str], problem_dirs: Sequence[Path], sta
         raise UsageError(f"{name[:80]!r} {text}") from None
     problems = _problems(problem_dirs, state_dir)
     file = Path(name) / FILE_NAME
-    chosen = _chosen(problems, problem_ids)
+    if not (available := problems.all()):
+        raise UsageError("there are no problems here; name their directories with --problems DIR")
+    try:
+        chosen = [problems.get(problem_id) for problem_id in dict.fromkeys(problem_ids)] or [available[0]]
+    except ProblemNotFound as error:
+        raise UsageError(f"--problem: {error}; name its directory with --problems DIR if it is elsewhere") from None
     text = template(name, chosen, datetime.now(UTC), secrets.token_hex(16), file)
     try:
         file.parent.mkdir(exist_ok=True)
@@ -67,16 +71,6 @@ def new(name: str, problem_ids: Sequence[str], problem_dirs: Sequence[Path], sta
         out.write(text)
     print_line(f"{file}: edit it, then: grader-cli competitions check {file}")
     return Exit.DONE
-
-
-def _chosen(problems: Problems, problem_ids: Sequence[str]) -> list[Problem]:
-    available = problems.all()
-    if not available:
-        raise UsageError("there are no problems here; name their directories with --problems DIR")
-    try:
-        return [problems.get(problem_id) for problem_id in dict.fromkeys(problem_ids)] or [available[0]]
-    except ProblemNotFound as error:
-        raise UsageError(f"--problem: {error}; name its directory with --problems DIR if it is elsewhere") from None
 
 
 def _problems(problem_dirs: Sequence[Path], state_dir: Path | None) -> Problems:

@@ -6,7 +6,6 @@ import asyncio
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,12 +16,11 @@ from rich.text import Text
 
 from grader import devices
 from grader.api.client import GraderClient
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, resource_id
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, full_name, resource_id
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Server, StateDir, device_choice
 from grader.cli.output import plain, print_message, print_note, text_table
 from grader.cli.progress import ProgressDisplay, progress
-from grader.cli.running import run
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
 from grader.cli.submit import AWAY
@@ -37,51 +35,16 @@ _NAMESPACE = uuid.UUID("8f2b7c1e-5d0a-4c59-9f6a-2f6f1f0f7a11")
 RUNNING, READY = rejudge_pb2.REJUDGE_STATE_RUNNING, rejudge_pb2.REJUDGE_STATE_READY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejudgeOptions:
-    """Submissions to judge again, by names that may be short. again: makes another request of the same order."""
-
-    cause: str
-    problem: str = ""
-    competition: str = ""
-    submissions: tuple[str, ...] = ()
-    top_count: int = 0
-    run: bool = False
-    device_kind: str = ""
-    fresh_sizes: bool = False
-    sizes_of: str = ""
-    again: str = ""
-
-    @property
-    def message(self) -> rejudge_pb2.Rejudge:
-        """The request to the server."""
-        return rejudge_pb2.Rejudge(
-            cause=self.cause,
-            problem=full_name(PROBLEMS, self.problem),
-            competition=full_name(COMPETITIONS, self.competition),
-            submissions=[full_name(SUBMISSIONS, submission) for submission in self.submissions],
-            method=rejudge_pb2.REJUDGE_METHOD_RUN if self.run else rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN,
-            top_count=self.top_count,
-            device_kind=self.device_kind,
-            fresh_sizes=self.fresh_sizes,
-            sizes_of=full_name(REJUDGES, self.sizes_of),
-        )
-
-    @property
-    def request_id(self) -> str:
-        """The same for the same order, so that the same command goes on with what it began."""
-        return str(uuid.uuid5(_NAMESPACE, self.again + "\0" + self.message.SerializeToString(deterministic=True).hex()))
+def request_id(order: rejudge_pb2.Rejudge, again: str = "") -> str:
+    """The same for the same order, so that the same command goes on with what it began. again: makes another one of the same order."""
+    return str(uuid.uuid5(_NAMESPACE, again + "\0" + order.SerializeToString(deterministic=True).hex()))
 
 
-async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: bool, apply: bool) -> Exit:
+async def _create(target: Target, order: rejudge_pb2.Rejudge, again: str, *, json: bool, wait: bool, apply: bool) -> Exit:
     """Request a rejudge, follow it until all is decided unless wait is False, and show or apply it."""
-    if not wait and target.server is None:
-        raise UsageError("--no-wait: without --server nothing would be left to run it; name a server, or wait")
-    if not wait and apply:
-        raise UsageError("--apply needs what --no-wait does not wait for; leave one of them out")
     async with connect(target, ServerRequirement.GRADE) as client:
-        order = replace(order, submissions=tuple([await whole_name(client, name) for name in order.submissions]))
-        rejudge = await client.create_rejudge(order.message, request_id=order.request_id)
+        order.submissions[:] = [await whole_name(client, name) for name in order.submissions]
+        rejudge = await client.create_rejudge(order, request_id=request_id(order, again))
         if wait:
             with progress(json=json) as display:
                 client.on_absence = display.say
@@ -90,35 +53,6 @@ async def create(target: Target, order: RejudgeOptions, *, json: bool, wait: boo
             if apply and rejudge.state == READY:
                 rejudge = await client.apply_rejudge(rejudge.name)
         return await _print(client, rejudge, json=json)
-
-
-async def final(target: Target, order: RejudgeOptions, *, json: bool, apply: bool) -> Exit:
-    """Request a rejudge of the best, all run, with secret sizes of its own."""
-    name = resource_id(COMPETITIONS, order.competition)
-    about = f" ({order.again})" if order.again else ""
-    cause = f"final of {name}: the best {order.top_count} run again on {order.device_kind}{about}"
-    return await create(target, replace(order, cause=cause, run=True, fresh_sizes=True), json=json, wait=True, apply=apply)
-
-
-async def list_rejudges(target: Target, limit: int, *, json: bool) -> Exit:
-    """Print the newest rejudges."""
-    async with connect(target, ServerRequirement.READ) as client:
-        rejudges = (await client.list_rejudges(page_size=limit)).rejudges
-    rows = [
-        (
-            rejudge.name,
-            _state(rejudge),
-            str(rejudge.submission_count),
-            str(rejudge.pending_count),
-            formatting.utc(rejudge.create_time),
-            rejudge.cause,
-        )
-        for rejudge in rejudges
-    ]
-    table = text_table(("name", "state", "submissions", "to decide", "requested (UTC)", "cause"), rows)
-    empty = "no rejudges yet; make one with: grader-cli rejudge create --help"
-    print_message(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else empty, json=json)
-    return Exit.DONE
 
 
 async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, display: ProgressDisplay) -> rejudge_pb2.Rejudge:
@@ -210,7 +144,7 @@ Apply = Annotated[bool, typer.Option("--apply", help="Apply it when everything i
 _DEVICE_HELP = f"What to run on: auto (as each was submitted), {devices.FORMS}."
 
 
-def create_command(
+async def create_command(
     cause: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")],
     problem: Annotated[str, typer.Option(help="Only submissions to this problem.", show_default=False)] = "",
     competition: Annotated[str, typer.Option(help="Only submissions to this competition.", show_default=False)] = "",
@@ -226,25 +160,28 @@ def create_command(
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """Judge again by the problems as the server has them now, by stored facts where those suffice, and show what would change.
 
     Nothing that others see changes before it is applied. The same command again goes on with the same rejudge, and runs again what the
     grader failed at. Ctrl-C stops the waiting only.
     """
-    order = RejudgeOptions(
+    if no_wait and server is None:
+        raise UsageError("--no-wait: without --server nothing would be left to run it; name a server, or wait")
+    if no_wait and apply:
+        raise UsageError("--apply needs what --no-wait does not wait for; leave one of them out")
+    order = rejudge_pb2.Rejudge(
         cause=cause,
-        problem=problem,
-        competition=competition,
-        submissions=tuple(submission or ()),
+        problem=full_name(PROBLEMS, problem),
+        competition=full_name(COMPETITIONS, competition),
+        submissions=submission or (),
+        method=rejudge_pb2.REJUDGE_METHOD_RUN if run_all else rejudge_pb2.REJUDGE_METHOD_FACTS_OR_RUN,
         top_count=top,
-        run=run_all,
         device_kind="" if device == AUTO else device,
         fresh_sizes=fresh_sizes,
-        sizes_of=sizes_of,
-        again=again,
+        sizes_of=full_name(REJUDGES, sizes_of),
     )
-    run(create(_target(server, state_dir, json=json), order, json=json, wait=not no_wait, apply=apply))
+    return await _create(_target(server, state_dir, json=json), order, again, json=json, wait=not no_wait, apply=apply)
 
 
 async def show_command(
@@ -255,11 +192,25 @@ async def show_command(
     json: Json = False,
 ) -> Exit:
     """Print a rejudge, and all that it changes; without a name list rejudges, newest first."""
-    target = _target(server, state_dir, json=json)
-    if not name:
-        return await list_rejudges(target, limit, json=json)
-    async with connect(target, ServerRequirement.READ) as client:
-        return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
+    async with connect(_target(server, state_dir, json=json), ServerRequirement.READ) as client:
+        if name:
+            return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
+        rejudges = (await client.list_rejudges(page_size=limit)).rejudges
+    rows = [
+        (
+            rejudge.name,
+            _state(rejudge),
+            str(rejudge.submission_count),
+            str(rejudge.pending_count),
+            formatting.utc(rejudge.create_time),
+            rejudge.cause,
+        )
+        for rejudge in rejudges
+    ]
+    table = text_table(("name", "state", "submissions", "to decide", "requested (UTC)", "cause"), rows)
+    empty = "no rejudges yet; make one with: grader-cli rejudge create --help"
+    print_message(grader_service_pb2.ListRejudgesResponse(rejudges=rejudges), [table] if rows else empty, json=json)
+    return Exit.DONE
 
 
 async def apply_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
@@ -274,7 +225,7 @@ async def discard_command(name: Rejudge, server: Server = None, state_dir: State
         return await _print(client, await client.discard_rejudge(full_name(REJUDGES, name)), json=json)
 
 
-def final_command(
+async def final_command(
     competition: Annotated[str, typer.Argument(metavar="COMPETITION", help="competitions/ID, or just ID.")],
     top: Annotated[int, typer.Option(min=1, help="How many of each problem's board; entries that share the last rank are included.")],
     device: Annotated[str, typer.Option(metavar="DEVICE", callback=device_choice, help=f"What to run on: {devices.FORMS}.")],
@@ -283,7 +234,7 @@ def final_command(
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
-) -> None:
+) -> Exit:
     """Run the best of a competition again, on one device with fresh secret inputs, and show the ranks before and after.
 
     Sizes of secret workloads that the competition draws from ranges are drawn anew, from a seed of this final's own; inputs always are.
@@ -291,8 +242,16 @@ def final_command(
     """
     if device == AUTO:
         raise typer.BadParameter(f"a final is run on one device; write {devices.FORMS}", param_hint="--device")
-    order = RejudgeOptions(cause="", competition=competition, top_count=top, device_kind=device, again=again)
-    run(final(_target(server, state_dir, json=json), order, json=json, apply=apply))
+    about = f" ({again})" if again else ""
+    order = rejudge_pb2.Rejudge(
+        cause=f"final of {resource_id(COMPETITIONS, competition)}: the best {top} run again on {device}{about}",
+        competition=full_name(COMPETITIONS, competition),
+        method=rejudge_pb2.REJUDGE_METHOD_RUN,
+        top_count=top,
+        device_kind=device,
+        fresh_sizes=True,
+    )
+    return await _create(_target(server, state_dir, json=json), order, again, json=json, wait=True, apply=apply)
 
 
 def _target(server: str | None, state_dir: Path | None, *, json: bool) -> Target:

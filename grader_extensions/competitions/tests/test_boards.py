@@ -99,15 +99,6 @@ async def test_the_window_is_kept_to_the_microsecond(ledger, clock, made, counts
     assert await users(ledger) == (["x"] if counts else [])
 
 
-async def test_what_was_made_since_the_freeze_is_left_out(ledger, clock):
-    """The freeze itself is outside, as the end is."""
-    for user, when in (("early", COMPETITION.freeze_time - timedelta(microseconds=1)), ("late", COMPETITION.freeze_time)):
-        clock.now = when
-        await graded(ledger, user=user)
-    found = await Boards(ledger).standings(COMPETITION, before=COMPETITION.freeze_time)
-    assert [one.user for one in found] == ["early"] and await users(ledger) == ["early", "late"]
-
-
 async def in_bytes(ledger):
     """All boards of the competition."""
     made = []

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from grader.cli.exits import Exit, UsageError
-from grader.cli.session import Target
 from grader.ledger import Ledger
-from grader_extensions.competitions.cli.competitions import LeaderboardOptions, leaderboard
+from grader_extensions.competitions.cli.competitions import leaderboard_command
 from tests.board_rows import filled, rows
 from tests.server.competition_files import board_toml
 
@@ -33,7 +32,7 @@ def board(serve, settings, place, capsys):
             async with Ledger.open(settings.ledger) as ledger:
                 await filled(ledger, made)
         async with serve(competitions=(place / "competition.toml",)) as client:
-            code = await leaderboard(Target(server=client.address), LeaderboardOptions(competition="spring", **wanted), json=json)
+            code = await leaderboard_command("spring", server=client.address, json=json, **wanted)
         return code, capsys.readouterr().out
 
     return run
@@ -106,20 +105,20 @@ async def test_csv_has_every_entry_in_full(board, place):
     """Numbers to the last bit, times in UTC; the file is there as a whole or not at all."""
     values = [1.0 + number / 7 for number in range(60)]
     many = [row(f"u{number}", value, 0.1, number, flags="THROTTLED,DEVICE_NOT_QUIET") for number, value in enumerate(values)]
-    code, out = await board(many, problem="sum", csv_path=str(place / "board.csv"))
+    code, out = await board(many, problem="sum", csv=str(place / "board.csv"))
     assert code is Exit.DONE and out == "" and not (place / "board.csv.part").exists()
     read = list(csv.DictReader((place / "board.csv").open()))
     assert [float(one["score"]) for one in read] == sorted(values, reverse=True)
     assert read[0]["user"] == "u59" and read[0]["submission"] == "s59" and read[0]["flags"] == "THROTTLED DEVICE_NOT_QUIET"
     assert datetime.fromisoformat(read[0]["create_time"]).tzinfo is not None
-    _, out = await board(problem="sum", csv_path="-")
+    _, out = await board(problem="sum", csv="-")
     assert out == (place / "board.csv").read_text()
 
 
 async def test_a_csv_that_can_not_be_written_says_where(board, place):
     """What was there before stays there."""
     with pytest.raises(UsageError, match=r"missing/board.csv' can't be written: .*; name another file"):
-        await board(THREE, problem="sum", csv_path=str(place / "missing" / "board.csv"))
+        await board(THREE, problem="sum", csv=str(place / "missing" / "board.csv"))
 
 
 async def test_json_is_the_message_in_full(board):
@@ -128,4 +127,4 @@ async def test_json_is_the_message_in_full(board):
     read = json.loads(out)
     assert [one["score"] for one in read["entries"]] == [1 / 3, 0.2] and read["entry_count"] == 2 and read["devices"] == ["NVIDIA H200"]
     with pytest.raises(UsageError, match="both write to stdout"):
-        await board(problem="sum", json=True, csv_path="-")
+        await board(problem="sum", json=True, csv="-")

@@ -1,7 +1,6 @@
 """The words of `grader-cli rejudge` and `final`, and which commands mean the same rejudge."""
 
 import io
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -9,9 +8,9 @@ from typer.testing import CliRunner
 
 from grader.cli.main import app
 from grader.v1 import rejudge_pb2, report_pb2
-from grader_extensions.competitions.cli.rejudge import RejudgeOptions, render
+from grader_extensions.competitions.cli.rejudge import render, request_id
 
-ORDER = RejudgeOptions(cause="a bug", competition="spring", top_count=3, device_kind="emulated", run=True)
+ORDER = {"cause": "a bug", "competition": "competitions/spring", "top_count": 3, "device_kind": "emulated", "fresh_sizes": True}
 
 
 def run(*words):
@@ -19,11 +18,13 @@ def run(*words):
 
 
 @pytest.mark.parametrize(
-    "other", [{"cause": "another"}, {"competition": "fall"}, {"top_count": 4}, {"device_kind": "cuda"}, {"run": False}, {"again": "2"}]
+    "other", [{"cause": "another"}, {"competition": "competitions/fall"}, {"top_count": 4}, {"device_kind": "cuda"}, {"fresh_sizes": False}]
 )
-def test_only_the_same_command_has_the_same_request_id(other):
-    """So that it goes on with what it began, however the names are written, and nobody gets somebody else's final."""
-    assert replace(ORDER, competition="competitions/spring").request_id == ORDER.request_id != replace(ORDER, **other).request_id
+def test_only_the_same_order_has_the_same_request_id(other):
+    """So that the command goes on with what it began, and nobody gets somebody else's final."""
+    order = rejudge_pb2.Rejudge(**ORDER)
+    assert request_id(order) == request_id(rejudge_pb2.Rejudge(**ORDER)) != request_id(rejudge_pb2.Rejudge(**ORDER | other))
+    assert request_id(order) != request_id(order, "2")
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from grader.ledger.tables import submissions
 from grader.model import Caller, Scope, Withdrawal
 from grader.rules.quotas import HOUR, AdmissionPolicy, Quota
 from grader_extensions.competitions import leaderboard
-from grader_extensions.competitions.actions import CompetitionActions
 from grader_extensions.competitions.boards import Boards
 from grader_extensions.competitions.model import ActionKind
 from grader_extensions.competitions.store import check_admission
+from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from grader_extensions.competitions.tests.test_boards import COMPETITION, REAL, SCORE, graded, users
 from sandbox.protocol import wire
 from tests import fakes
@@ -32,7 +32,7 @@ def clock():
 
 @pytest.fixture
 def actions(ledger):
-    return CompetitionActions(ledger)
+    return LedgerActions(ledger)
 
 
 async def kinds(actions):
@@ -126,7 +126,7 @@ async def test_a_ban_takes_a_user_off_the_boards_and_refuses_what_comes(ledger, 
     first = await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)
     made = await actions.ban("spring", "alice", "root", "copied a kernel")
     assert (made.user, made.administrator, made.submission_count, made.create_time) == ("alice", "root", 2, clock.now)
-    assert await users(ledger) == ["bob"] and await actions.bans("spring") == [made] and await actions.bans("autumn") == []
+    assert await users(ledger) == ["bob"] and await actions.bans_of("spring") == [made] and await actions.bans_of("autumn") == []
     with pytest.raises(UserBanned, match="you are banned from competition 'spring': copied a kernel; ask its organisers"):
         await ledger.submit(new, fakes.problem(), policy=policy)
     assert (await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)).submission_id == first.submission_id

@@ -7,11 +7,12 @@ import pytest
 
 from grader.errors import InvalidRequest, ReloadRefused
 from grader.model import Ranking, ScoreKind
+from grader.v1 import competition_pb2
 from grader_extensions.competitions import organising_calls as competition_changes
 from grader_extensions.competitions.actions import checked_reason
 from grader_extensions.competitions.competition_file import CompetitionFile
 from grader_extensions.competitions.model import Competition, TieRule, Visibility
-from grader_extensions.competitions.organising_calls import FIXED, UNSHOWN, ChangeKind, changes, check_fair
+from grader_extensions.competitions.organising_calls import FIXED, UNSHOWN, changes, check_fair
 from sandbox.protocol import wire
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
@@ -74,8 +75,9 @@ def test_the_rest_may_change_and_is_shown(key):
     changed = replace(SPRING, **FAIR[key])
     check_fair(of(SPRING), of(changed), START + HOUR)
     (found,) = changes(of(SPRING), of(changed))
-    assert found.kind is ChangeKind.CHANGED and [one.key for one in found.keys] == [key]
-    assert str(found.keys[0]) == "statement: changed" if key == "statement" else " -> " in str(found.keys[0])
+    assert found.kind == competition_pb2.COMPETITION_CHANGE_KIND_CHANGED and [one.key for one in found.keys] == [key]
+    assert bool(found.keys[0].before or found.keys[0].after) is (key != "statement")
+    assert competition_changes._recorded(found).startswith(f"changed; {key}: ")
 
 
 def test_an_end_moves_to_a_time_to_come():
@@ -102,9 +104,9 @@ def test_the_file_of_a_running_competition_stays():
     assert "is gone; put it back" in refusal(SPRING, None, START)
     check_fair(of(SPRING), {}, START - HOUR)
     check_fair(of(SPRING), {}, END)
-    assert [(one.competition_id, one.kind) for one in changes(of(SPRING), of(replace(SPRING, competition_id="autumn")))] == [
-        ("autumn", ChangeKind.ADDED),
-        ("spring", ChangeKind.REMOVED),
+    assert [(one.competition, one.kind) for one in changes(of(SPRING), of(replace(SPRING, competition_id="autumn")))] == [
+        ("competitions/autumn", competition_pb2.COMPETITION_CHANGE_KIND_ADDED),
+        ("competitions/spring", competition_pb2.COMPETITION_CHANGE_KIND_REMOVED),
     ]
 
 

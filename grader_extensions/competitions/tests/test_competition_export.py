@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from grader.cli.exits import GraderFailed, UsageError
-from grader.cli.session import Target
 from grader.ledger import Ledger, records
 from grader.model import Scope
 from grader.server.running import serving
@@ -52,7 +51,7 @@ def export(monkeypatch, tmp_path):
 
     async def made(running, key, name="a.zip"):
         monkeypatch.setenv("GRADER_KEY", key)
-        await competition_export.export(Target(server=running.address), "spring", tmp_path / name, force=False)
+        await competition_export.export_command("spring", tmp_path / name, server=running.address)
         return tmp_path / name
 
     return made
@@ -103,6 +102,6 @@ def test_a_path_that_leads_out_of_the_archive_is_refused(path):
 def test_a_failed_export_leaves_nothing(tmp_path):
     """Neither the file nor a part of it."""
     with pytest.raises(GraderFailed), competition_export._written(tmp_path / "a.zip", force=False) as file:
-        competition_export.CompetitionArchive(file).add("x", "y")
+        competition_export.add(file, "x", "y")
         raise GraderFailed("gone")
     assert list(tmp_path.iterdir()) == []

@@ -41,7 +41,9 @@ def evidence(*seen, policy=Libraries.LABELLED):
 
 
 def judged(facts, new=OLD, *, old=OLD, mode=wire.Mode.TEST, entry=""):
-    return rule(facts, mode=mode, entry=entry, old=old, current=new)
+    report, reason = rule(facts, mode=mode, entry=entry, old=old, current=new)
+    assert reason
+    return report
 
 
 def spec(problem=OLD, **fields):
@@ -67,7 +69,7 @@ def ranked(count=3, ratio=2.0):
 @pytest.mark.parametrize("new", [OLD, replace(OLD, title="Other", statement="Other.", languages=("python",)), spec()])
 def test_what_is_for_people_changes_nothing(facts, new):
     """Title, statement, languages and a digest alone decide no verdict: the same facts give the same report."""
-    assert judged(facts, new).report == fold(facts)
+    assert judged(facts, new) == fold(facts)
 
 
 @pytest.mark.parametrize(
@@ -96,59 +98,58 @@ def test_what_is_for_people_changes_nothing(facts, new):
 )
 def test_what_a_kernel_was_not_tried_with_has_to_be_run(fields):
     """A kernel that was right is not right by something that it never saw."""
-    ruling = judged(passed(), spec(**fields))
-    assert ruling.report is None and ruling.reason
+    assert judged(passed(), spec(**fields)) is None
 
 
 @pytest.mark.parametrize("fields", [{"reference": "other"}, {"workloads": OLD.spec.workloads[:1]}, {"tolerance": wire.Tolerance(atol=1.0)}])
 def test_a_build_that_failed_fails_by_any_problem_with_the_same_entry(fields):
     """Nothing but entry, language and sources goes into a build; another entry may be there."""
     facts = [ENVIRONMENT, replace(BUILT, outcome=wire.BuildOutcome.REJECTED)]
-    assert judged(facts, spec(**fields)).report.verdict is Verdict.COMPILE_ERROR
-    assert judged(facts, spec(entry="other")).report is None
+    assert judged(facts, spec(**fields)).verdict is Verdict.COMPILE_ERROR
+    assert judged(facts, spec(entry="other")) is None
 
 
 def test_an_entry_of_the_submissions_own_is_not_the_problems():
     """The problem's default does not concern a submission that names its function."""
-    assert judged(passed(), spec(entry="other"), entry="mine").report is not None
+    assert judged(passed(), spec(entry="other"), entry="mine") is not None
 
 
 def test_a_wider_tolerance_keeps_what_passed_and_runs_what_missed_it():
     """Counts of mismatches are by the tolerance of then; a crash has nothing to do with it."""
     wider = spec(tolerance=wire.Tolerance(atol=1.0, rtol=1.0, budget_factor=None))
-    assert judged(passed(error=0.5), wider).report.verdict is Verdict.ACCEPTED
-    assert judged(failed(), wider).report is None
+    assert judged(passed(error=0.5), wider).verdict is Verdict.ACCEPTED
+    assert judged(failed(), wider) is None
     for outcome in (wire.TrialOutcome.CRASHED, wire.TrialOutcome.UNWRITTEN, wire.TrialOutcome.NON_FINITE):
         facts = failed(outcome)
-        assert judged(facts, wider).report == fold(facts)
+        assert judged(facts, wider) == fold(facts)
 
 
 @pytest.mark.parametrize(("error", "suffices"), [(0.0, True), (1e-9, True), (2e-9, False), (None, False), (float("nan"), False)])
 def test_a_tighter_tolerance_keeps_what_is_known_to_be_within_it(error, suffices):
     """The largest absolute error within the new absolute tolerance is a proof, whatever the relative one is."""
     tighter = spec(tolerance=replace(OLD.spec.tolerance, atol=1e-9, rtol=0.0))
-    assert (judged(passed(error), tighter).report is not None) is suffices
+    assert (judged(passed(error), tighter) is not None) is suffices
 
 
 @pytest.mark.parametrize(("outcome", "atol"), [(wire.TrialOutcome.MISMATCHED, 0.0), (wire.TrialOutcome.CRASHED, 1e-9)])
 def test_a_failure_is_run_again_by_a_tighter_tolerance_too(outcome, atol):
     """The counts of a mismatch would be of another tolerance, and the trial before a crash may be the first to fail by the new one."""
-    assert judged(failed(outcome), spec(tolerance=replace(OLD.spec.tolerance, atol=atol, rtol=0.0))).report is None
+    assert judged(failed(outcome), spec(tolerance=replace(OLD.spec.tolerance, atol=atol, rtol=0.0))) is None
 
 
 def test_a_tolerance_of_one_workload_counts_for_that_one():
     first, *rest = OLD.spec.workloads
     tight = replace(OLD.spec.tolerance, atol=1e-12, rtol=0.0)
-    assert judged(passed(), spec(workloads=(replace(first, tolerance=tight), *rest))).report is None
-    assert judged(passed(), spec(workloads=(replace(first, tolerance=OLD.spec.tolerance), *rest))).report is not None
+    assert judged(passed(), spec(workloads=(replace(first, tolerance=tight), *rest))) is None
+    assert judged(passed(), spec(workloads=(replace(first, tolerance=OLD.spec.tolerance), *rest))) is not None
 
 
 def test_fewer_trials_and_more_time_keep_what_passed():
     """A kernel that passed more trials, in less time, passes; one that ran out of time is run."""
-    assert judged(passed(), spec(trial_count=1, trial_s=100.0)).report.verdict is Verdict.ACCEPTED
-    assert judged(failed(wire.TrialOutcome.TIMED_OUT), spec(trial_s=100.0)).report is None
-    assert judged(failed(), spec(trial_count=1)).report is None
-    assert judged(failed(), spec(trial_s=100.0)).report.verdict is Verdict.WRONG_ANSWER
+    assert judged(passed(), spec(trial_count=1, trial_s=100.0)).verdict is Verdict.ACCEPTED
+    assert judged(failed(wire.TrialOutcome.TIMED_OUT), spec(trial_s=100.0)) is None
+    assert judged(failed(), spec(trial_count=1)) is None
+    assert judged(failed(), spec(trial_s=100.0)).verdict is Verdict.WRONG_ANSWER
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_fewer_trials_and_more_time_keep_what_passed():
 def test_a_rule_on_libraries_is_applied_to_the_evidence(found, old, new, verdict):
     """Libraries that were seen are judged by the rule of now; a kernel in which nobody looked for them is run."""
     facts = [*passed()[:-1], evidence(*found, policy=old), wire.Finished(job_id="j")]
-    report = judged(facts, spec(libraries=new), old=spec(libraries=old)).report
+    report = judged(facts, spec(libraries=new), old=spec(libraries=old))
     assert (report and report.verdict) is verdict
     if report and new is Libraries.ALLOWED:
         assert report.libraries == ()
@@ -174,38 +175,38 @@ def test_evidence_of_one_process_says_nothing_of_another():
     """In ranked mode every process is looked at, or all are run."""
     found = [fact for fact in ranked() for fact in ([evidence("x"), fact] if isinstance(fact, wire.Finished) else [fact])]
     old, new = spec(libraries=Libraries.LABELLED), spec(libraries=Libraries.FORBIDDEN)
-    assert judged(found, new, old=old, mode=wire.Mode.RANKED).report.verdict is Verdict.DISQUALIFIED
+    assert judged(found, new, old=old, mode=wire.Mode.RANKED).verdict is Verdict.DISQUALIFIED
     found.remove(evidence("x"))
-    assert judged(found, new, old=old, mode=wire.Mode.RANKED).report is None
+    assert judged(found, new, old=old, mode=wire.Mode.RANKED) is None
 
 
 def test_another_way_to_score_is_drawn_from_the_same_times():
     """Speedups and times are both in the facts; ranks may change without a run."""
     by_time = replace(OLD, ranking=Ranking(score_kind=ScoreKind.TIME))
-    before, after = (judged(ranked(), new, mode=wire.Mode.RANKED).report for new in (OLD, by_time))
+    before, after = (judged(ranked(), new, mode=wire.Mode.RANKED) for new in (OLD, by_time))
     assert before.score.value == pytest.approx(2.0) and after.score.value == pytest.approx(250.0)
 
 
 def test_more_processes_have_to_be_run():
     """Three processes are not five; they are enough for two, and a failure is one in any number."""
     five, two = (replace(OLD, ranking=Ranking(process_count=count)) for count in (5, 2))
-    assert judged(ranked(), five, mode=wire.Mode.RANKED).report is None
-    assert judged(ranked(), two, mode=wire.Mode.RANKED).report.verdict is Verdict.ACCEPTED
-    assert judged(failed(), five, mode=wire.Mode.RANKED).report.verdict is Verdict.WRONG_ANSWER
+    assert judged(ranked(), five, mode=wire.Mode.RANKED) is None
+    assert judged(ranked(), two, mode=wire.Mode.RANKED).verdict is Verdict.ACCEPTED
+    assert judged(failed(), five, mode=wire.Mode.RANKED).verdict is Verdict.WRONG_ANSWER
 
 
 def test_another_baseline_to_be_timed_against_needs_a_run_where_times_are_taken():
     """A baseline that is left out needs none; nor does a mode that times nothing."""
     more = spec(baselines=("max-autotune",))
-    assert judged(ranked(), more, mode=wire.Mode.RANKED).report is None
-    assert judged(ranked(), OLD, old=more, mode=wire.Mode.RANKED).report is not None
-    assert judged(passed(), more).report is not None
+    assert judged(ranked(), more, mode=wire.Mode.RANKED) is None
+    assert judged(ranked(), OLD, old=more, mode=wire.Mode.RANKED) is not None
+    assert judged(passed(), more) is not None
 
 
 @pytest.mark.parametrize("facts", [[], passed()[:-1]])
 def test_facts_that_are_missing_decide_nothing(facts):
     """They may have been removed since; a run tells."""
-    assert judged(facts).report is None
+    assert judged(facts) is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,12 +13,11 @@ from grader.errors import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated, Req
 from grader.ledger import checks, records
 from grader.ledger.tables import judgements, rejudge_items, submissions
 from grader.model import Caller, Failure, Score, SubmissionState, Verdict
-from grader_extensions.competitions import leaderboard
-from grader_extensions.competitions.actions import CompetitionActions
+from grader_extensions.competitions import leaderboard, rejudges
 from grader_extensions.competitions.boards import Boards
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
-from grader_extensions.competitions.rejudges import Rejudges
+from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from sandbox.protocol import wire
 from tests import fakes
 from tests.clock import Clock
@@ -51,15 +51,24 @@ async def graded(ledger, report=None, facts=(fakes.ENVIRONMENT,), **fields):
     return await ledger.get(made.submission_id)
 
 
+async def ask(ledger, work, *arguments):
+    return await ledger.database.write(lambda connection: work(connection, *arguments))
+
+
+async def write(ledger, work, *arguments, **named):
+    return await ledger.database.write(lambda connection: work(connection, ledger.now(), *arguments, **named))
+
+
 async def create(ledger, order=BY_FACTS, request_id="", user="root"):
-    found = await Rejudges(ledger).candidates(order, order.submission_ids or None)
-    return await Rejudges(ledger).create(order, user, request_id, {NEW.digest: [one.number for one in found]}, [NEW])
+    found = await ask(ledger, rejudges.candidates, order, order.submission_ids or None)
+    numbers = {NEW.digest: [one.number for one in found]}
+    return await write(ledger, rejudges.create, order, user, request_id, numbers, [NEW], rejudge_id=secrets.token_hex(8))
 
 
 async def by_facts(ledger, report):
     """Decide everything that waits by this report."""
-    while batch := await Rejudges(ledger).undecided(10):
-        await Rejudges(ledger).decide([(one, report) for one in batch])
+    while batch := await ask(ledger, rejudges.undecided, 10):
+        await write(ledger, rejudges.decide, [(one, report) for one in batch])
 
 
 async def ready(ledger, report=WRONG, order=BY_FACTS):
@@ -77,7 +86,7 @@ async def test_what_is_chosen_waits_to_be_decided(ledger):
     one = await graded(ledger, facts=[fakes.ENVIRONMENT, fakes.trial()])
     made = await create(ledger)
     assert (made.state, made.submission_count, made.pending_count) == (RejudgeState.RUNNING, 1, 1)
-    (item,) = await Rejudges(ledger).undecided(10)
+    (item,) = await ask(ledger, rejudges.undecided, 10)
     assert (item.submission_id, item.old_digest, item.new_digest) == (one.submission_id, one.problem_digest, NEW.digest)
     assert len(item.lines) == 2 and await ledger.get(one.submission_id) == one
 
@@ -92,7 +101,7 @@ async def test_facts_of_an_attempt_that_was_lost_are_not_taken(ledger):
     await ledger.append(held, [fakes.measurement()])
     await ledger.settle(held, fakes.report())
     await create(ledger)
-    (item,) = await Rejudges(ledger).undecided(10)
+    (item,) = await ask(ledger, rejudges.undecided, 10)
     assert [wire.from_json(json.loads(line)) for line in item.lines] == [fakes.measurement()]
 
 
@@ -104,12 +113,12 @@ async def test_only_what_was_graded_is_chosen(ledger):
     waiting = await ledger.submit(fakes.new_submission(), fakes.problem())
     cancelled = await ledger.submit(fakes.new_submission(), fakes.problem())
     await ledger.cancel(cancelled.submission_id)
-    found = await Rejudges(ledger).candidates(BY_FACTS)
-    assert [one.submission_id for one in found] == [one.submission_id] and found[0].graded
-    named = await Rejudges(ledger).candidates(BY_FACTS, [waiting.submission_id])
-    assert [one.graded for one in named] == [False]
+    found = await ask(ledger, rejudges.candidates, BY_FACTS)
+    assert [one.submission_id for one in found] == [one.submission_id] and found[0].state == SubmissionState.SUCCEEDED
+    named = await ask(ledger, rejudges.candidates, BY_FACTS, [waiting.submission_id])
+    assert [one.state for one in named] == [SubmissionState.QUEUED]
     with pytest.raises(SubmissionNotFound, match="nope"):
-        await Rejudges(ledger).candidates(BY_FACTS, ["nope"])
+        await ask(ledger, rejudges.candidates, BY_FACTS, ["nope"])
 
 
 async def test_the_same_request_makes_one_rejudge(ledger):
@@ -117,7 +126,7 @@ async def test_the_same_request_makes_one_rejudge(ledger):
     await graded(ledger)
     made = await asyncio.gather(*(create(ledger, request_id="r") for _ in range(4)))
     assert len({one.rejudge_id for one in made}) == 1
-    assert (await Rejudges(ledger).by_request("root", "r", BY_FACTS)).rejudge_id == made[0].rejudge_id
+    assert (await ask(ledger, rejudges.by_request, "root", "r", BY_FACTS)).rejudge_id == made[0].rejudge_id
     with pytest.raises(RequestIdReused):
         await create(ledger, BY_RUNS, request_id="r")
     assert (await create(ledger, request_id="r", user="other")).rejudge_id != made[0].rejudge_id
@@ -128,10 +137,10 @@ async def test_a_preview_changes_nothing_and_applying_gives_it(ledger):
     one = await graded(ledger, scored(2.0))
     rejudge_id = await ready(ledger)
     assert await ledger.get(one.submission_id) == one
-    found, (change,) = await Rejudges(ledger).changes(rejudge_id, [])
+    found, (change,) = await ask(ledger, rejudges.get, rejudge_id), await ask(ledger, rejudges.changes, rejudge_id, [])
     assert (found.state, found.refolded_count, found.rerun_count, found.pending_count) == (RejudgeState.READY, 1, 0, 0)
     assert (change.before.verdict, change.before.score.value, change.after.verdict) == (Verdict.ACCEPTED, 2.0, Verdict.WRONG_ANSWER)
-    await Rejudges(ledger).apply(rejudge_id)
+    await write(ledger, rejudges.apply, rejudge_id)
     applied, history = await ledger.get(one.submission_id), await ledger.judgements(one.submission_id)
     assert (applied.report, applied.score, applied.problem_digest) == (WRONG, None, NEW.digest)
     assert [(was.sequence, was.verdict, was.rejudge_id) for was in history] == [
@@ -139,7 +148,7 @@ async def test_a_preview_changes_nothing_and_applying_gives_it(ledger):
         (2, Verdict.WRONG_ANSWER, rejudge_id),
     ]
     assert (history[0], replace(history[1], create_time=change.after.create_time)) == (change.before, change.after)
-    assert (await Rejudges(ledger).changes(rejudge_id, []))[1] == [replace(change, after=history[1])]
+    assert await ask(ledger, rejudges.changes, rejudge_id, []) == [replace(change, after=history[1])]
 
 
 async def test_a_second_time_changes_nothing(ledger):
@@ -147,15 +156,15 @@ async def test_a_second_time_changes_nothing(ledger):
     one = await graded(ledger)
     rejudge_id = await ready(ledger)
     for _ in range(2):
-        await Rejudges(ledger).apply(rejudge_id)
+        await write(ledger, rejudges.apply, rejudge_id)
     assert len(await ledger.judgements(one.submission_id)) == 2
     with pytest.raises(RejudgeNotReady):
-        await Rejudges(ledger).discard(rejudge_id)
+        await write(ledger, rejudges.discard, rejudge_id)
     other = await ready(ledger)
     for _ in range(2):
-        await Rejudges(ledger).discard(other)
+        await write(ledger, rejudges.discard, other)
     with pytest.raises(RejudgeNotReady):
-        await Rejudges(ledger).apply(other)
+        await write(ledger, rejudges.apply, other)
     assert len(await ledger.judgements(one.submission_id)) == 2
 
 
@@ -164,8 +173,8 @@ async def test_what_is_not_decided_can_not_be_applied(ledger):
     await graded(ledger)
     made = await create(ledger)
     with pytest.raises(RejudgeNotReady, match="RUNNING"):
-        await Rejudges(ledger).apply(made.rejudge_id)
-    for call in (Rejudges(ledger).get("x"), Rejudges(ledger).apply("x"), Rejudges(ledger).discard("x")):
+        await write(ledger, rejudges.apply, made.rejudge_id)
+    for call in (ask(ledger, rejudges.get, "x"), write(ledger, rejudges.apply, "x"), write(ledger, rejudges.discard, "x")):
         with pytest.raises(RejudgeNotFound):
             await call
 
@@ -175,13 +184,13 @@ async def test_another_rejudge_in_between_is_not_overwritten(ledger):
     first, second = await graded(ledger), await graded(ledger)
     narrow = replace(BY_FACTS, submission_ids=(second.submission_id,))
     wide, other = await ready(ledger), await ready(ledger, fakes.report(), narrow)
-    await Rejudges(ledger).apply(other)
+    await write(ledger, rejudges.apply, other)
     with pytest.raises(RejudgeOutdated, match=second.submission_id):
-        await Rejudges(ledger).apply(wide)
+        await write(ledger, rejudges.apply, wide)
     assert (await ledger.get(first.submission_id)).report.verdict is Verdict.ACCEPTED
-    assert (await Rejudges(ledger).get(wide)).state is RejudgeState.READY
-    await Rejudges(ledger).discard(wide)
-    await Rejudges(ledger).apply(await ready(ledger))
+    assert (await ask(ledger, rejudges.get, wide)).state is RejudgeState.READY
+    await write(ledger, rejudges.discard, wide)
+    await write(ledger, rejudges.apply, await ready(ledger))
     assert len(await ledger.judgements(second.submission_id)) == 3
 
 
@@ -195,12 +204,12 @@ async def test_a_run_is_graded_like_any_other_and_decides(ledger):
     assert held.submission.rejudge_id == made.rejudge_id and held.submission.submission_id != one.submission_id
     await ledger.append(held, [fakes.trial()])
     await ledger.settle(held, WRONG)
-    found = await Rejudges(ledger).get(made.rejudge_id)
+    found = await ask(ledger, rejudges.get, made.rejudge_id)
     assert (found.state, found.rerun_count, found.refolded_count) == (RejudgeState.READY, 1, 0)
-    await Rejudges(ledger).apply(made.rejudge_id)
+    await write(ledger, rejudges.apply, made.rejudge_id)
     assert (await ledger.get(one.submission_id)).report == WRONG and await whole(ledger)
     await create(ledger)
-    (item,) = await Rejudges(ledger).undecided(10)
+    (item,) = await ask(ledger, rejudges.undecided, 10)
     assert [wire.from_json(json.loads(line)) for line in item.lines] == [fakes.trial()]  # of the run: it counts
 
 
@@ -224,20 +233,8 @@ async def test_a_run_on_a_board_is_not_there(ledger):
     await by_facts(ledger, None)
     await ledger.settle(await ledger.lease("w", ttl_s=30), scored(3.0))
     assert [(shown.submission_id, shown.score.value) for shown in await Boards(ledger).standings(CUP)] == [(one.submission_id, 2.0)]
-    await Rejudges(ledger).apply(made.rejudge_id)
+    await write(ledger, rejudges.apply, made.rejudge_id)
     assert [(shown.submission_id, shown.score.value) for shown in await Boards(ledger).standings(CUP)] == [(one.submission_id, 3.0)]
-
-
-async def test_a_run_whose_worker_dies_is_run_again(ledger):
-    """Leases and attempts are those of every submission; nothing is decided before a verdict is written."""
-    await graded(ledger)
-    made = await create(ledger, BY_RUNS)
-    await by_facts(ledger, None)
-    await ledger.lease("w", ttl_s=30)
-    await ledger.reclaim_all()
-    assert (await Rejudges(ledger).get(made.rejudge_id)).pending_count == 1
-    await ledger.settle(await ledger.lease("w", ttl_s=30), fakes.report())
-    assert (await Rejudges(ledger).get(made.rejudge_id)).state is RejudgeState.READY
 
 
 async def test_a_run_that_we_fail_at_three_times_is_said_and_can_be_tried_again(ledger):
@@ -247,14 +244,14 @@ async def test_a_run_that_we_fail_at_three_times_is_said_and_can_be_tried_again(
     await by_facts(ledger, None)
     for _ in range(3):
         await ledger.release(await ledger.lease("w", ttl_s=30), Failure(reason="SANDBOX_BROKEN", message="no box"))
-    found = await Rejudges(ledger).get(made.rejudge_id)
+    found = await ask(ledger, rejudges.get, made.rejudge_id)
     assert (found.state, found.pending_count, found.failed_count) == (RejudgeState.RUNNING, 1, 1)
-    assert await Rejudges(ledger).undecided(10) == []  # not by itself
-    assert await Rejudges(ledger).try_again(made.rejudge_id) == 1
+    assert await ask(ledger, rejudges.undecided, 10) == []  # not by itself
+    assert await ask(ledger, rejudges.try_again, made.rejudge_id) == 1
     await by_facts(ledger, None)
     await ledger.settle(await ledger.lease("w", ttl_s=30), fakes.report())
-    assert (await Rejudges(ledger).get(made.rejudge_id)).state is RejudgeState.READY
-    assert await Rejudges(ledger).try_again(made.rejudge_id) == 0
+    assert (await ask(ledger, rejudges.get, made.rejudge_id)).state is RejudgeState.READY
+    assert await ask(ledger, rejudges.try_again, made.rejudge_id) == 0
 
 
 async def test_what_has_no_sources_any_more_can_not_be_run(ledger):
@@ -264,7 +261,7 @@ async def test_what_has_no_sources_any_more_can_not_be_run(ledger):
     await ledger.database.write(lambda connection: connection.execute(empty))
     made = await create(ledger, BY_RUNS)
     await by_facts(ledger, None)
-    assert (await Rejudges(ledger).get(made.rejudge_id)).failed_count == 1 and await ledger.lease("w", ttl_s=30) is None
+    assert (await ask(ledger, rejudges.get, made.rejudge_id)).failed_count == 1 and await ledger.lease("w", ttl_s=30) is None
 
 
 async def test_discarding_cancels_what_waits_and_stops_what_runs(ledger):
@@ -274,22 +271,22 @@ async def test_discarding_cancels_what_waits_and_stops_what_runs(ledger):
     made = await create(ledger, BY_RUNS)
     await by_facts(ledger, None)
     held, late = await ledger.lease("w", ttl_s=30), await ledger.lease("w", ttl_s=30)
-    stopped = await Rejudges(ledger).discard(made.rejudge_id)
+    stopped = await write(ledger, rejudges.discard, made.rejudge_id)
     assert stopped == [held.submission.submission_id, late.submission.submission_id]
     assert await ledger.heartbeat(held, ttl_s=30) is True and await ledger.lease("w", ttl_s=30) is None
     await ledger.settle(late, WRONG)
-    found = await Rejudges(ledger).get(made.rejudge_id)
+    found = await ask(ledger, rejudges.get, made.rejudge_id)
     assert (found.state, found.pending_count) == (RejudgeState.DISCARDED, 3)
     assert await whole(ledger)
-    assert await Rejudges(ledger).undecided(10) == []
+    assert await ask(ledger, rejudges.undecided, 10) == []
 
 
 async def test_two_servers_that_decide_the_same_make_one_run(ledger):
     """Whoever is second finds it decided."""
     await graded(ledger)
     await create(ledger, BY_RUNS)
-    batch = await Rejudges(ledger).undecided(10)
-    made = await asyncio.gather(*(Rejudges(ledger).decide([(one, None) for one in batch]) for _ in range(3)))
+    batch = await ask(ledger, rejudges.undecided, 10)
+    made = await asyncio.gather(*(write(ledger, rejudges.decide, [(one, None) for one in batch]) for _ in range(3)))
     assert sorted(made) == [0, 0, 1] and await counted(ledger, submissions) == 2
 
 
@@ -300,15 +297,15 @@ async def test_a_preview_of_ranks_is_what_applying_gives(ledger):
     await graded(ledger, scored(9.0), user="eve")  # to no competition: on no board
     found = await create(ledger, replace(BY_FACTS, competition_id="cup"))
     fates = {made[0].submission_id: WRONG, made[2].submission_id: scored(2.795), made[3].submission_id: scored(1.0)}
-    for one in await Rejudges(ledger).undecided(10):
-        await Rejudges(ledger).decide([(one, fates.get(one.submission_id, fakes.report()))])
+    for one in await ask(ledger, rejudges.undecided, 10):
+        await write(ledger, rejudges.decide, [(one, fates.get(one.submission_id, fakes.report()))])
     before = await board(ledger)
-    _, changes = await Rejudges(ledger).changes(found.rejudge_id, [CUP])
+    changes = await ask(ledger, rejudges.changes, found.rejudge_id, [CUP])
     assert await board(ledger) == before == {change.submission_id: change.rank_before for change in changes if change.rank_before}
-    await Rejudges(ledger).apply(found.rejudge_id)
+    await write(ledger, rejudges.apply, found.rejudge_id)
     after = await board(ledger)
     assert after == {change.submission_id: change.rank_after for change in changes if change.rank_after} and after != before
-    assert [(one.rank_before, one.rank_after) for one in (await Rejudges(ledger).changes(found.rejudge_id, [CUP]))[1]] == [
+    assert [(one.rank_before, one.rank_after) for one in await ask(ledger, rejudges.changes, found.rejudge_id, [CUP])] == [
         (one.rank_before, one.rank_after) for one in changes
     ]
 
@@ -339,8 +336,8 @@ async def test_a_large_rejudge_is_applied_in_one_transaction(ledger):
     order = replace(BY_FACTS, submission_ids=())
     made = await create(ledger, order)
     await ledger.database.write(lambda connection: connection.execute(sa.update(rejudge_items).values(records.judged(WRONG))))
-    await Rejudges(ledger).apply(made.rejudge_id)
-    assert len((await Rejudges(ledger).changes(made.rejudge_id, []))[1]) == 600
+    await write(ledger, rejudges.apply, made.rejudge_id)
+    assert len(await ask(ledger, rejudges.changes, made.rejudge_id, [])) == 600
     graded_wrong = await ledger.database.read(
         lambda connection: connection.scalar(
             sa.select(sa.func.count()).where(submissions.c.verdict == "WRONG_ANSWER", submissions.c.state == SubmissionState.SUCCEEDED)
@@ -352,9 +349,9 @@ async def test_a_large_rejudge_is_applied_in_one_transaction(ledger):
 async def test_a_sweep_is_not_judged_again(ledger):
     """It has sizes of its own; by the problem's, with its hidden ones, it would be another kind of run. The control: another mode is."""
     swept, plain = await graded(ledger, mode=wire.Mode.SWEEP), await graded(ledger)
-    assert [one.submission_id for one in await Rejudges(ledger).candidates(BY_RUNS)] == [plain.submission_id]
+    assert [one.submission_id for one in await ask(ledger, rejudges.candidates, BY_RUNS)] == [plain.submission_id]
     with pytest.raises(SubmissionNotFound):
-        await Rejudges(ledger).candidates(BY_RUNS, [swept.submission_id])
+        await ask(ledger, rejudges.candidates, BY_RUNS, [swept.submission_id])
 
 
 async def test_what_is_withdrawn_or_banned_has_no_rank_in_a_preview_and_stays_so_when_it_is_applied(ledger):
@@ -362,12 +359,12 @@ async def test_what_is_withdrawn_or_banned_has_no_rank_in_a_preview_and_stays_so
     made = {
         user: await graded(ledger, scored(2.0), user=user, competition_id="cup", mode=wire.Mode.RANKED) for user in ("ann", "bob", "cyd")
     }
-    await CompetitionActions(ledger).withdraw(made["ann"].submission_id, CUP, Caller(user="root"), "copied")
-    await CompetitionActions(ledger).ban("cup", "bob", "root", "copied")
+    await LedgerActions(ledger).withdraw(made["ann"].submission_id, CUP, Caller(user="root"), "copied")
+    await LedgerActions(ledger).ban("cup", "bob", "root", "copied")
     rejudge_id = await ready(ledger, scored(3.0))
-    _, changes = await Rejudges(ledger).changes(rejudge_id, [CUP])
+    changes = await ask(ledger, rejudges.changes, rejudge_id, [CUP])
     assert {one.user: (one.rank_before, one.rank_after) for one in changes} == {"ann": (0, 0), "bob": (0, 0), "cyd": (1, 1)}
-    await Rejudges(ledger).apply(rejudge_id)
+    await write(ledger, rejudges.apply, rejudge_id)
     kept = await ledger.get(made["ann"].submission_id)
     assert kept.score == scored(3.0).score and kept.withdrawal.reason == "copied"
     assert [one.user for one in await Boards(ledger).standings(CUP)] == ["cyd"]
@@ -377,9 +374,10 @@ async def test_a_rejudge_of_a_reused_result_finds_its_facts(ledger):
     """They are the other's: a rejudge decides both from the same."""
     made = [await test_reuse.graded(ledger), await test_reuse.submit(ledger)]
     order = RejudgeOrder(cause="another rule", problem_id="sum")
-    found = await Rejudges(ledger).candidates(order, None)
+    found = await ask(ledger, rejudges.candidates, order, None)
     assert len(found) == 2
-    await Rejudges(ledger).create(order, "root", "", {fakes.problem().digest: [one.number for one in found]}, [fakes.problem()])
-    items = await Rejudges(ledger).undecided(10)
+    numbers = {fakes.problem().digest: [one.number for one in found]}
+    await write(ledger, rejudges.create, order, "root", "", numbers, [fakes.problem()], rejudge_id="r")
+    items = await ask(ledger, rejudges.undecided, 10)
     assert {one.submission_id for one in items} == {one.submission_id for one in made}
     assert len(items[0].lines) == 1 and items[0].lines == items[1].lines

@@ -3,13 +3,13 @@
 import asyncio
 import uuid
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from grader import errors
 from grader.api.client import GraderClient
 from grader.cli.exits import Exit, UsageError
-from grader.cli.session import Target
 from grader.ledger import Ledger
 from grader.model import NewSubmission, Scope, SourceFile
 from grader.problems.store import Problems
@@ -17,10 +17,10 @@ from grader.rules.disclosure import Redactor
 from grader.server.running import embedded
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.fold import fold
+from grader_extensions.competitions import rejudges
 from grader_extensions.competitions.cli import rejudge as command
 from grader_extensions.competitions.competition_file import SizeRange
 from grader_extensions.competitions.rejudge import RejudgeOrder
-from grader_extensions.competitions.rejudges import Rejudges
 from grader_extensions.competitions.secret_workloads import problem_for
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
@@ -175,10 +175,14 @@ async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(
     )
     async with Ledger.open(settings.ledger) as ledger:
         order = RejudgeOrder(cause="died", competition_id="spring")
-        numbers = {problem.digest: [one.number for one in await Rejudges(ledger).candidates(order)]}
-        made = await Rejudges(ledger).create(order, "", "", numbers, [problem])
+
+        def make(connection):
+            numbers = {problem.digest: [one.number for one in rejudges.candidates(connection, order)]}
+            return rejudges.create(connection, ledger.now(), order, "", "", numbers, [problem], rejudge_id="left")
+
+        await ledger.database.write(make)
     async with serve(competitions=(competition(),)) as client:
-        found = await until_ready(client, rejudge_pb2.Rejudge(name=f"rejudges/{made.rejudge_id}"))
+        found = await until_ready(client, rejudge_pb2.Rejudge(name="rejudges/left"))
         assert found.refolded_count == 1
 
 
@@ -224,12 +228,11 @@ async def test_the_best_are_chosen_by_rank(serve, handed_in, competition):
 @pytest.mark.parametrize("order", ["", "wrong"])
 async def test_a_final_of_an_empty_board_says_that_it_is_empty(serve, handed_in, competition, order):
     """Whether nobody handed in, or nothing was right; and it is not kept, so that the same command does it later."""
-    asked = command.RejudgeOptions(cause="", competition="spring", top_count=3, device_kind="emulated")
     if order:
         await handed_in("ann", order)
     async with serve(competitions=(competition(),)) as client:
         with pytest.raises(errors.InvalidRequest) as refused:
-            await command.final(Target(server=client.address), asked, json=False, apply=False)
+            await command.final_command("spring", 3, "emulated", server=client.address)
         assert "top_count: finds nothing to run again: the board of competition 'spring' is empty" in str(refused.value)
         assert "`grader-cli list --competition spring` says" in str(refused.value)
         with pytest.raises(errors.InvalidRequest, match="competition 'spring', problem 'sum', is empty"):
@@ -332,24 +335,23 @@ async def test_a_reader_shows_rejudges_and_makes_none(serve, settings, kernel, f
 async def test_the_same_final_goes_on_across_servers_and_is_applied_once(serve, handed_in, competition, capsys):
     """The command is asked again after a restart, and finds what it began; --again makes another one."""
     first, second = await handed_in("ann", speedup=3.0), await handed_in("bob", speedup=2.0)
-    order = command.RejudgeOptions(cause="", competition="spring", top_count=2, run=True, device_kind="emulated")
     grade = Regrade(accept="hang")
     async with serve(grade, competitions=(competition(),)) as client:
-        running = asyncio.create_task(command.final(Target(server=client.address), order, json=False, apply=True))
+        running = asyncio.create_task(command.final_command("spring", 2, "emulated", apply=True, server=client.address))
         await until(lambda: grade.running == 2)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         (begun,) = (await client.list_rejudges()).rejudges
     async with serve(Regrade(**{"speedup: 3.0": "speedup: 1.0"}), competitions=(competition(),)) as client:
-        target = Target(server=client.address)
-        assert await command.final(target, order, json=False, apply=True) is Exit.DONE
+        final = partial(command.final_command, "competitions/spring", 2, "emulated", server=client.address)
+        assert await final(apply=True) is Exit.DONE
         assert await ranks(client) == {second: 1, first: 2}
-        assert await command.final(target, order, json=False, apply=True) is Exit.DONE
+        assert await final(apply=True) is Exit.DONE
         (applied,) = (await client.list_rejudges()).rejudges
         assert applied.name == begun.name and applied.method == rejudge_pb2.REJUDGE_METHOD_RUN
         out = capsys.readouterr().out
         assert "final of spring: the best 2 run again on emulated" in out and "APPLIED" in out and first in out
-        await command.final(target, replace(order, again="a second time"), json=False, apply=False)
+        await final(again="a second time")
         assert len((await client.list_rejudges()).rejudges) == 2
 
 
@@ -357,9 +359,8 @@ async def test_a_final_says_who_is_ranked_by_what_was_not_run_again(serve, hande
     """A user's second best takes the place of a best that fell behind it: whoever decides has to know."""
     await handed_in("ann", speedup=3.0)
     other = await handed_in("ann", speedup=2.5)
-    order = command.RejudgeOptions(cause="", competition="spring", top_count=1, run=True, device_kind="emulated")
     async with serve(Regrade(**{"speedup: 3.0": "speedup: 1.0"}), competitions=(competition(),)) as client:
-        await command.final(Target(server=client.address), order, json=False, apply=False)
+        await command.final_command("spring", 1, "emulated", server=client.address)
     out = " ".join(capsys.readouterr().out.split())
     assert f"ann is now ranked by {other}, which was not run again" in out
     assert "rejudge create --run --competition competitions/spring --sizes-of rejudges/" in out
@@ -369,21 +370,17 @@ async def test_a_final_is_run_at_secret_sizes_of_its_own(serve, handed_in, compe
     """Drawn anew, also for a second final, and kept over a restart; a size that is no range stays, as do those of another rejudge."""
     await handed_in("ann")
     ours = (competition(more=DRAWN),)
-    order = command.RejudgeOptions(cause="", competition="spring", top_count=1, run=True, device_kind="emulated")
+    best = {"competition": "spring", "top": 1, "run_all": True, "device": "emulated"}
     grade = Sizes()
     async with serve(grade, competitions=ours) as client:
-        target = Target(server=client.address)
-        again = [replace(order, again=text) for text in ("", "second")]
-        for one in again:
-            await command.final(target, one, json=False, apply=False)
-        await command.create(target, replace(order, cause="of the file"), json=False, wait=True, apply=False)
+        for again in ("", "second"):
+            await command.final_command("spring", 1, "emulated", again=again, server=client.address)
+        await command.create_command("of the file", **best, server=client.address)
     async with serve(grade, competitions=ours) as client:
-        target = Target(server=client.address)
-        await command.final(target, again[0], json=False, apply=True)  # goes on, and runs nothing more
+        await command.final_command("spring", 1, "emulated", apply=True, server=client.address)  # goes on, and runs nothing more
         assert len(grade.seen) == 3
         finals = [one for one in (await client.list_rejudges()).rejudges if one.fresh_sizes]
-        second = replace(order, cause="like the second", sizes_of=finals[0].name)
-        await command.create(target, second, json=False, wait=True, apply=False)
+        await command.create_command("like the second", **best, sizes_of=finals[0].name, server=client.address)
         file = next(one for one in (await client.list_rejudges()).rejudges if one.cause == "of the file")
         with pytest.raises(errors.InvalidRequest, match="drew no sizes"):
             await create(client, competition="competitions/spring", sizes_of=file.name)
@@ -411,21 +408,21 @@ async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished,
     """In words and as JSON; what the grader failed at is an exit code of its own."""
     async with serve(Regrade(accept="wrong", slow="fault")) as client:
         done = [await finished(client, await client.submit(kernel(order))) for order in ("accept", "slow")]
-        target = Target(server=client.address)
-        orders = [command.RejudgeOptions(cause="a bug", submissions=(one.name,), run=True) for one in done]
-        assert await command.create(target, orders[0], json=False, wait=True, apply=False) is Exit.DONE
+        server = client.address
+        first, second = (partial(command.create_command, "a bug", submission=[one.name], run_all=True) for one in done)
+        assert await first(server=server) is Exit.DONE
         out = capsys.readouterr().out
         assert "WRONG_ANSWER MISMATCH" in out and "grader-cli rejudge apply rejudges/" in out and "1 by runs" in out
-        assert await command.create(target, orders[1], json=False, wait=True, apply=True) is Exit.GRADER_FAILED
+        assert await second(server=server, apply=True) is Exit.GRADER_FAILED
         assert "runs them again" in capsys.readouterr().err
-        await command.list_rejudges(target, 9, json=False)
+        await command.show_command(limit=9, server=server)
         assert capsys.readouterr().out.count("a bug") == 2
         failed, good = (await client.list_rejudges()).rejudges
-        assert await command.apply_command(good.name.removeprefix("rejudges/"), server=target.server, json=True) is Exit.DONE
+        assert await command.apply_command(good.name.removeprefix("rejudges/"), server=server, json=True) is Exit.DONE
         assert '"REJUDGE_STATE_APPLIED"' in capsys.readouterr().out
-        await command.discard_command(failed.name, server=target.server, json=False)
+        await command.discard_command(failed.name, server=server, json=False)
         assert "DISCARDED" in capsys.readouterr().out
         assert (await client.get_submission(done[0].name)).report.verdict == report_pb2.VERDICT_WRONG_ANSWER
         assert (await client.get_submission(done[1].name)).state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
         with pytest.raises(UsageError):
-            await command.create(Target(), orders[0], json=False, wait=False, apply=False)
+            await first(no_wait=True)

@@ -51,6 +51,7 @@ def test_a_dead_cluster_is_said_before_ray_is_asked(kind: str, scheme: str) -> N
     """With the error that says where; what SIGTERM does stays as it was."""
     pytest.importorskip("ray")
     former = signal.getsignal(signal.SIGTERM)
-    with address(kind) as target, pytest.raises(SettingsInvalid, match=r"no Ray cluster answers at '.*127\.0\.0\.1:"):
-        ray_placement._connected(f"{scheme}{target}", 0.3)
+    refusal = pytest.raises(SettingsInvalid, match=r"no Ray cluster answers at '.*127\.0\.0\.1:")
+    with address(kind) as target, refusal, ray_placement._session(f"{scheme}{target}", 0.3):
+        pass
     assert signal.getsignal(signal.SIGTERM) is former

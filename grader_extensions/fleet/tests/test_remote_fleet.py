@@ -13,7 +13,17 @@ import pytest
 from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.dispatch.dispatcher import UNCOUNTED
-from grader.errors import FleetRefused, HostBroken, NoSuchDevice, ProblemBroken, SandboxBroken, SettingsInvalid, WorkerFault, WorkerLost
+from grader.errors import (
+    FleetRefused,
+    HostBroken,
+    ModeNotInstalled,
+    NoSuchDevice,
+    ProblemBroken,
+    SandboxBroken,
+    SettingsInvalid,
+    WorkerFault,
+    WorkerLost,
+)
 from grader.fleet.v1 import fleet_pb2
 from grader.observability.observer import LaneNow, LaneState
 from grader.v1 import report_pb2, submission_pb2
@@ -39,7 +49,7 @@ def test_a_lease_arrives_as_it_was_but_for_what_a_worker_need_not_know() -> None
     found = lease_from_bytes(lease_to_bytes(given))
     assert found.submission.new == given.submission.new and found.problem == given.problem and found.attempt == 1
     assert found.submission.report is None and found.worker_id == "" and found.submission.rejudge_id == ""
-    with pytest.raises(ValueError, match="not a lease"):
+    with pytest.raises(ValueError, match="attempt"):
         lease_from_bytes(b'{"attempt": "many"}')
 
 
@@ -122,11 +132,9 @@ async def test_what_no_worker_says_ends_its_stream_and_reaches_no_ledger(fleet, 
     assert not any(isinstance(one, wire.ArtifactFile | wire.Finished) for one in reached)
 
 
-@pytest.mark.parametrize("room", [0, None])
-async def test_a_file_for_which_there_is_no_room_is_left_out_with_its_fact(tmp_path, place, room) -> None:
+async def test_a_file_for_which_there_is_no_room_is_left_out_with_its_fact(tmp_path, place) -> None:
     """It is not the worker's fault: its stream goes on. The control is the first test of this page, where there is room."""
-    files = None if room is None else SubmissionFiles(tmp_path / "files", room)
-    fleet = RemoteFleet(tmp_path / "devices.json", files)
+    fleet = RemoteFleet(tmp_path / "devices.json", SubmissionFiles(tmp_path / "files", 0))
     async with fleet_port(Settings(state_dir=place, fleet_listen=f"unix:{place}/fleet"), fleet) as address, inside(address) as worker:
         grading, given = await begun(fleet, worker)
         attempt = given.attempt
@@ -283,7 +291,25 @@ async def test_a_submission_goes_to_a_worker_that_has_its_device(fleet, address)
         attempt = await emulated.grade()
         await emulated.end(attempt.attempt)
         await any_device
-    assert RemoteFleet(fleet._memory, None).device_kinds() == ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
+    assert RemoteFleet(fleet._memory, fleet._files).device_kinds() == ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
+
+
+async def test_a_worker_without_a_modes_package_hands_the_submission_back(fleet, address) -> None:
+    """Another one gets it, and the one that lacks it gets the other modes; where all lack it, the submission fails with what to do."""
+    given = lease()
+    profile = replace(given, submission=replace(given.submission, new=replace(given.submission.new, mode=wire.Mode.PROFILE)))
+    async with inside(address, standing(capacity=1)) as first:
+        for refusal in (WorkerLost, ModeNotInstalled):
+            grading = asyncio.create_task(graded(fleet, profile))
+            if refusal is WorkerLost:
+                await first.end((await first.grade()).attempt, ModeNotInstalled.reason, "MODE_PROFILE is not installed here")
+            with pytest.raises(refusal, match="MODE_PROFILE is not installed"):
+                await grading
+        async with inside(address, standing(capacity=1)) as second:
+            grading, plain = (asyncio.create_task(graded(fleet, each)) for each in (profile, given))
+            for worker in (second, first):
+                await worker.end((await worker.grade()).attempt)
+            assert await grading == await plain == []
 
 
 async def test_a_device_that_there_never_was_is_refused_and_not_waited_for(fleet, address) -> None:

@@ -19,10 +19,7 @@ _MANY_DECADES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """A linear or logarithmic scale from [low, high] to [start, end] in pixels; start may be beyond end.
-
-    Raises ValueError if low is not below high, or is not positive on a logarithmic scale.
-    """
+    """A linear or logarithmic scale from [low, high], with low < high, to [start, end] in pixels; start may be beyond end."""
 
     low: float
     high: float
@@ -30,12 +27,6 @@ class Scale:
     end: float
     log: bool = False
     binary: bool = False  # ticks at powers of two
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ValueError(f"a scale needs low < high, both finite, not {self.low} and {self.high}")
-        if self.log and self.low <= 0:
-            raise ValueError(f"a logarithmic scale needs positive values, not {self.low}")
 
     def at(self, value: float) -> float:
         """The pixel of a value; values outside are drawn at the edge."""

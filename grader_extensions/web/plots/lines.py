@@ -27,10 +27,7 @@ from grader_extensions.web.plots.frames import (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartSeries:
     """A line. xs and ys: equally many values; lows and highs: ends of the interval of each y, or nothing. stepped: each y holds until the
-    next x; the last one has no mark, for it only says how long the one before holds.
-
-    Raises ValueError where their counts differ.
-    """
+    next x; the last one has no mark, for it only says how long the one before holds."""
 
     name: str
     xs: Sequence[float]
@@ -38,11 +35,6 @@ class ChartSeries:
     lows: Sequence[float] = ()
     highs: Sequence[float] = ()
     stepped: bool = False
-
-    def __post_init__(self) -> None:
-        counts = {len(self.xs), len(self.ys), len(self.lows or self.ys), len(self.highs or self.ys)}
-        if len(counts) > 1 or bool(self.lows) != bool(self.highs):
-            raise ValueError(f"series {self.name!r}: xs, ys, lows and highs differ in length")
 
 
 def line_chart(
@@ -81,7 +73,7 @@ def _draw_band(element: ElementTree.Element, chart_series: ChartSeries, index: i
     for run in _runs([(x, low, high) for x, low, high in values], across, up):
         if len(run) == 1:
             x, low, high = (across.at(run[0][0]), up.at(run[0][1]), up.at(run[0][2]))
-            svg.path(element, [_move(x, low), f"V{svg.number(high)}"], f"whisker {kind}", stroke=color, stroke_width="1.5")
+            svg.path(element, [*_polyline([(x, low)]), f"V{svg.number(high)}"], f"whisker {kind}", stroke=color, stroke_width="1.5")
             continue
         lower = [(across.at(x), up.at(low)) for x, low, _ in run]
         upper = [(across.at(x), up.at(high)) for x, _, high in reversed(run)]
@@ -117,14 +109,10 @@ def _runs(values: Sequence[tuple[float, ...]], across: Scale, up: Scale) -> Iter
         yield run
 
 
-def _move(x: float, y: float) -> str:
-    return f"M{svg.number(x)} {svg.number(y)}"
-
-
 def _polyline(points: Sequence[tuple[float, float]]) -> list[str]:
     return [f"{'L' if place else 'M'}{svg.number(x)} {svg.number(y)}" for place, (x, y) in enumerate(points)]
 
 
 def _stairs(points: Sequence[tuple[float, float]]) -> list[str]:
     first, *later = points
-    return [_move(*first), *(f"H{svg.number(x)}V{svg.number(y)}" for x, y in later)]
+    return [*_polyline([first]), *(f"H{svg.number(x)}V{svg.number(y)}" for x, y in later)]

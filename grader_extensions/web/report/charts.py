@@ -16,22 +16,20 @@ from grader_extensions.web.plots.samples import samples_chart
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartBudget:
     """How many charts of samples are drawn, of the first workloads, and how many samples in all of them together. workload_count: with more
-    workloads than these there are fewer charts, for each workload has rows in tables too; None: always as many."""
+    workloads than these there are fewer charts, for each workload has rows in tables too."""
 
     chart_count: int
     sample_count: int
-    workload_count: int | None = None
+    workload_count: int
 
     def of_report(self, workload_count: int) -> ChartBudget:
         """Budget for the charts of a report with so many workloads: as many samples for each chart, perhaps no chart."""
-        if self.workload_count is None or workload_count <= self.workload_count:
-            return self
-        charts = max(0, self.chart_count - math.ceil((workload_count - self.workload_count) / ROWS_OF_A_CHART))
+        charts = max(0, self.chart_count - math.ceil(max(0, workload_count - self.workload_count) / ROWS_OF_A_CHART))
         return replace(self, chart_count=charts, sample_count=self.sample_count * charts // self.chart_count)
 
 
 ROWS_OF_A_CHART = 2.4  # workloads whose rows weigh as much as a chart of PAGE_CHARTS: 2.5 KB to 6.7 KB, with something to spare
-FILE_CHARTS = ChartBudget(chart_count=16, sample_count=20_000)
+FILE_CHARTS = ChartBudget(chart_count=16, sample_count=20_000, workload_count=1_000)
 PAGE_CHARTS = ChartBudget(chart_count=6, sample_count=1_200, workload_count=12)  # keeps a page with 24 workloads under 100 KB
 
 

@@ -72,7 +72,6 @@ def _score(scored: submission_pb2.Submission | rejudge_pb2.Judgement, kind: int)
 
 
 def _time(message: Any, field: str) -> dict[str, str]:
-    """When, or nothing."""
     if not message.HasField(field):
         return {}
     timestamp: Timestamp = getattr(message, field)

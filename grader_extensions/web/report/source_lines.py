@@ -52,7 +52,6 @@ def shown_sources(files: Sequence[submission_pb2.SourceFile], remarks: Mapping[s
 
 @lru_cache(maxsize=16)
 def _coded(path: str, content: str, highlight: bool) -> tuple[Markup, ...]:
-    """The lines of a file as HTML."""
     text = escape_unprintable(content)
     grammar = grammar_of(path) if highlight else None
     if grammar is None:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from grader.errors import FieldViolation, InvalidSubmission
-from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile
+from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile, Submission
 from grader.v1 import grader_service_pb2 as api
-from grader_extensions.competitions.actions import CompetitionActions
 from grader_extensions.competitions.secret_workloads import problem_for
+from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from grader_extensions.web.tests.site import START, TIMES, PageSite, page_site
 from sandbox.protocol import wire
 from tests.server import made_up_reports as reports
@@ -42,16 +42,9 @@ LONG_NAME = "cyd-with-a-name-as-long-as-names-may-be-here"
 SHORT_SOURCE = 'extern "C" void solve(const float* x, float* y, long rows, long cols, void* stream) {}\n'
 
 
-class FormSubmitter:
-    """Takes no submission: every form comes back with what is wrong."""
-
-    async def submit(self, caller: Caller, request: api.SubmitRequest) -> str:
-        """Refuse."""
-        raise InvalidSubmission([FieldViolation("problem", "is empty; choose one"), FieldViolation("sources", "has no file")])
-
-    def device_kinds(self) -> tuple[str, ...]:
-        """What the form offers."""
-        return ("cuda", "emulated")
+async def refuse(request: api.SubmitRequest) -> Submission:
+    """Take no submission: every form comes back with what is wrong."""
+    raise InvalidSubmission([FieldViolation("problem", "is empty; choose one"), FieldViolation("sources", "has no file")])
 
 
 @dataclass(kw_only=True)
@@ -96,7 +89,7 @@ async def filled_site(
     pages' routes."""
     for name in (PROBLEM, OTHER_PROBLEM):
         shutil.copytree(EXAMPLES / name, place / "problems" / name)
-    usual: dict[str, Any] = {"submitter": FormSubmitter(), "api_address": "0.0.0.0:50551", **options}
+    usual: dict[str, Any] = {"take": refuse, "device_kinds": lambda: ("cuda", "emulated"), "api_address": "0.0.0.0:50551", **options}
     async with page_site(FilledSite, place, COMPETITION_TOML, **usual) as here:
         await fill(here, entry_count, flags)
         yield here
@@ -116,7 +109,7 @@ async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None
     older = await here.enter(OWNER, reports.accepted(2.2), source=wrong_source)
     wide_log = replace(reports.BUILD, log="ptxas info    : " + "x" * 3000)
     wrong = await here.enter(OWNER, replace(reports.mismatched(), build=wide_log), source=f"{SHORT_SOURCE}// {'x' * 300}\n")
-    actions, spring = CompetitionActions(here.ledger), here.competitions.get(COMPETITION)
+    actions, spring = LedgerActions(here.ledger), here.competitions.get(COMPETITION)
     await actions.withdraw(older, spring, Caller(user=OWNER), "half of a warp reads what the other half has not written")
     profiled = await here.enter(OWNER, reports.profiled(), competition_id="")
     await here.enter("team-001", reports.accepted(1.4), problem_id=OTHER_PROBLEM)

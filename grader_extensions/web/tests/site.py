@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from grader.artifacts.files import SubmissionFiles
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Score, SourceFile
 from grader.problems.store import Problems
 from grader.server import interceptors
 from grader.server.auth import Authenticator
-from grader.server.service import GraderServicer
+from grader.server.service import GraderServicer, OwnedArtifacts
 from grader.server.submission_watch import SubmissionWatch
 from grader.server.web_port import application, web_serving
 from grader_extensions.competitions.boards import BoardCalls
@@ -22,6 +23,7 @@ from grader_extensions.competitions.server_part import calls_of
 from grader_extensions.competitions.store import Competitions
 from grader_extensions.web import pages
 from grader_extensions.web.pages import site_templates
+from grader_extensions.web.sessions import Sessions
 from grader_extensions.web.site import Site as WebSite
 from grader_extensions.web.tests.signed_in import reader
 from sandbox.protocol import wire
@@ -47,7 +49,7 @@ class PageSite:
     problems: Problems
     competitions: Competitions
     clock: Clock
-    watch: SubmissionWatch
+    service: GraderServicer  # that the pages ask
     gate: Authenticator | None
     address: str = ""
 
@@ -62,32 +64,37 @@ class PageSite:
         service.add(calls_of(BoardCalls(self.ledger, self.competitions)))
         return service
 
-    def open_pages(self):
-        """Return the part of the pages that an open server has, for pages that a test makes itself."""
-        return WebSite(
-            ledger=self.ledger, problems=self.problems, competitions=self.competitions, open_server=True, templates=site_templates()
-        )
+    def web_site(self, **fields):
+        """Return what all pages share, with these fields of it; else that of an open server."""
+        fields = {"service": self.service, "open_server": True, "templates": site_templates()} | fields
+        return WebSite(competitions=self.competitions, **fields)
 
 
 @asynccontextmanager
 async def page_site(kind, place, competition, *, open_server=False, web="127.0.0.1:0", **options):
     """A site of a kind, its files below place, where problems lie in `problems`; the clock stands at START. competition: a
-    competition.toml; options: of the pages' routes."""
+    competition.toml; options: of the API's service, of what all pages share, and of the pages' routes."""
     (place / "competition.toml").write_text(competition)
     problems = Problems.load((place / "problems",), place / "imported")
     competitions = Competitions.load((place / "competition.toml",), problems)
     clock = Clock(START)
     async with Ledger.open(Settings(state_dir=place / "state").ledger_path, now=clock) as ledger:
+        service = GraderServicer(ledger, problems, worker=None, policy=competitions, watch=SubmissionWatch(ledger, competitions))
+        service.artifacts = OwnedArtifacts(ledger, SubmissionFiles(place / "files", 1 << 20), None)
+        for name in {"artifacts", "watch", "take", "device_kinds"} & options.keys():
+            setattr(service, name, options.pop(name))
         here = kind(
             ledger=ledger,
             problems=problems,
             competitions=competitions,
             clock=clock,
-            watch=SubmissionWatch(ledger, competitions),
+            service=service,
             gate=None if open_server else Authenticator(ledger.keys),
         )
-        usual = {"standings_s": 0, "events": here.watch, "gate": here.gate, **options}
-        routes = pages.routes(ledger, problems, competitions, open_server=open_server, **usual)
+        fields = {name: options.pop(name) for name in WebSite.__dataclass_fields__.keys() & options.keys()}
+        sessions = None if here.gate is None else Sessions(here.gate, ledger.now)
+        shared = here.web_site(**{"standings_s": 0, "open_server": open_server, "sessions": sessions, **fields})
+        routes = pages.routes(shared, **options)
         async with web_serving(web, application(scrape=_scrape, unready=_unready, routes=routes)) as here.address:
             yield here
 

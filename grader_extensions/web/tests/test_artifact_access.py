@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-from types import SimpleNamespace
 
 import pytest
 
@@ -92,12 +91,8 @@ async def test_what_is_not_listed_is_not_there(settings):
 
 @contextlib.asynccontextmanager
 async def pages(tmp_path, settings, *, open_server):
-    files = SubmissionFiles(settings.submission_files_path, 1 << 30)
-
-    late = SimpleNamespace()
-    async with read_site(tmp_path / "site", open_server=open_server, artifacts=late) as here:
-        owned = OwnedArtifacts(here.ledger, files, None)
-        late.list_for, late.holds, late.read = owned.list_for, owned.holds, owned.read
+    async with read_site(tmp_path / "site", open_server=open_server) as here:
+        here.service.artifacts = OwnedArtifacts(here.ledger, SubmissionFiles(settings.submission_files_path, 1 << 30), None)
         yield here
 
 

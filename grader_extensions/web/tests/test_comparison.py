@@ -5,7 +5,7 @@ import random
 import pytest
 
 from grader.v1 import report_pb2, submission_pb2
-from grader_extensions.web.comparison import DIFF_LINES, SpeedChange, source_changes, workload_changes
+from grader_extensions.web.comparison import SOURCE_LINES, SpeedChange, source_changes, workload_changes
 from tests.unit.step_counts import call_steps
 from tests.unit.test_linear_text import SOUPS, is_linear, submitted
 
@@ -89,7 +89,7 @@ def test_the_source_diff_is_a_unified_diff_by_file():
 
 def test_sources_that_are_too_long_are_not_compared():
     """difflib takes quadratic time, and they are a stranger's."""
-    long = "\n".join(str(line) for line in range(DIFF_LINES + 1))
+    long = "\n".join(str(line) for line in range(SOURCE_LINES + 1))
     [found] = source_changes(submission(sources=[("k.cu", long)]), submission(sources=[("k.cu", "x")]))
     assert len(found.lines) == 1 and "too long to compare" in found.lines[0]
 

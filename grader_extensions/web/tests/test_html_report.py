@@ -158,7 +158,7 @@ def test_the_charts_of_samples_have_a_budget():
     found.report.measurements.extend([found.report.measurements[0]] * 7)
     for one in found.report.measurements:
         one.certified.CopyFrom(samples(*range(1_000_000, 1_000_400)))
-    times = content.submission(found, ChartBudget(chart_count=2, sample_count=240))["times"]
+    times = content.submission(found, ChartBudget(chart_count=2, sample_count=240, workload_count=99))["times"]
     assert len(times["plots"]) == 2 and times["left_out"] == 6 and len(times["workloads"]) == 8
     assert all("of 400 samples, one in 10 is drawn" in plot for _, plot in times["plots"])  # two charts of three series
     times = content.submission(found)["times"]

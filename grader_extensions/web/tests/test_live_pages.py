@@ -228,7 +228,8 @@ async def test_a_reader_who_leaves_ends_the_stream(open_site):
 @contextlib.asynccontextmanager
 async def live_stream(here, made, events):
     """Serve these events with a short pause between heartbeats; the pages, and the answer to one who reads the stream."""
-    live = LiveSubmissions(here.open_pages(), events, PeerLimits(total=9, per_address=9), heartbeat_s=0.01)
+    live = LiveSubmissions(here.web_site(), PeerLimits(total=9, per_address=9), heartbeat_s=0.01)
+    here.service.watch = events
     async with served_app(web.get("/submissions/{id}/events", live.events)) as port:
         yield live, await here.session.get(f"http://127.0.0.1:{port}/submissions/{made.submission_id}/events")
 

@@ -6,6 +6,7 @@ import html
 import os
 import signal
 from datetime import timedelta
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -18,9 +19,9 @@ from grader.problems.store import Problems
 from grader.server import serve
 from grader.server.running import serving
 from grader.v1 import competition_pb2
-from grader_extensions.competitions.actions import CompetitionActions
 from grader_extensions.competitions.organising_calls import OrganisingCalls
 from grader_extensions.competitions.store import Competitions
+from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from grader_extensions.web.tests.signed_in import key_of, reader
 from grader_extensions.web.tests.site import END, START, site
 from grader_extensions.web.tests.test_submit_page import send
@@ -128,7 +129,7 @@ async def test_who_withdraws_hides_nothing(tmp_path):
     async with site(tmp_path, visibility="after_end") as here:
         made = await here.enter("ann", 2.0)
         await here.enter("bob", 1.5)
-        await CompetitionActions(here.ledger).withdraw(made, here.competitions.get("spring"), Caller(user="ann", scopes=frozenset()), "")
+        await LedgerActions(here.ledger).withdraw(made, here.competitions.get("spring"), Caller(user="ann", scopes=frozenset()), "")
         for now, status in ((START, 404), (END, 200)):
             here.clock.now = now
             async with aiohttp.ClientSession() as session:
@@ -273,35 +274,36 @@ async def test_a_reload_tells_no_secret(organised):
             assert not any(one in f"{answer}{actions}" for one in ("123457", "cdcd"))
 
 
-class SlowRecord:
-    """A ledger that writes the record of a reload when it is told to."""
+class SlowLedger:
+    """A ledger that writes when it is told to. written: the values of each row."""
 
     def __init__(self):
-        self.asked, self.write, self.written = asyncio.Event(), asyncio.Event(), []
+        self.asked, self.told, self.written, self.database = asyncio.Event(), asyncio.Event(), [], self
 
     def now(self):
         return NOW
 
-    async def record_reload(self, user, differences):
+    async def write(self, work):
         self.asked.set()
-        await self.write.wait()
-        self.written.append(differences)
+        await self.told.wait()
+        work(SimpleNamespace(execute=lambda statement: self.written.append(statement.compile().params)))
 
 
 async def test_a_reload_whose_caller_goes_away_is_recorded_and_done(place):
     """Both or neither: the record says what the server goes by."""
     fakes.write_problem(place / "problems", "sum")
     (file := place / "competition.toml").write_text(toml("one"))
-    competitions, ledger = Competitions.load((file,), Problems.load((place / "problems",))), SlowRecord()
+    competitions, ledger = Competitions.load((file,), Problems.load((place / "problems",))), SlowLedger()
     file.write_text(toml("one").replace('"T"', '"Another title"'))
-    reloading = asyncio.create_task(OrganisingCalls(ledger, competitions, None, ledger).ReloadCompetitions(None))
+    organising = OrganisingCalls(SimpleNamespace(ledger=ledger), competitions)
+    reloading = asyncio.create_task(organising.ReloadCompetitions(None))
     await ledger.asked.wait()
     reloading.cancel()
     await asyncio.sleep(0)
-    ledger.write.set()
+    ledger.told.set()
     await asyncio.wait([reloading])
     assert reloading.cancelled() and [one.title for one in competitions.all()] == ["Another title"]
-    assert ledger.written == [{"one": "changed; title: T -> Another title"}]
+    assert [(row["competition_id"], row["reason"]) for row in ledger.written] == [("one", "changed; title: T -> Another title")]
 
 
 def test_a_terminal_that_is_closed_still_ends_its_server(monkeypatch):

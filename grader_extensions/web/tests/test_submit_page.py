@@ -289,7 +289,7 @@ async def test_forms_that_are_read_at_once_are_limited(tmp_path, headers):
     async with site(tmp_path, open_server=True) as here:
         for limits in (none, one):
             other = {"limits": one, "stranger_limits": limits} if headers else {"limits": limits, "stranger_limits": one}
-            page = SubmitPage(here.open_pages(), None, **other)
+            page = SubmitPage(here.web_site(), **other)
             transport = mock.Mock()
             transport.get_extra_info = lambda name, _=None: ("127.0.0.1", 5) if name == "peername" else None
             request = make_mocked_request("POST", "/submit", headers={"Host": "localhost", **SAME_SITE, **headers}, transport=transport)

@@ -56,8 +56,6 @@ inline namespace literals {
 constexpr arg operator""_a(const char* name, size_t) { return arg(name); }
 }  // namespace literals
 
-struct kw_only {};
-struct pos_only {};
 template <class... Guards>
 struct call_guard;
 
@@ -103,17 +101,7 @@ GRADER_COLD void destroy(function_record* record) {
     delete record;
 }
 /// Owns a record until it joins a function.
-struct record_owner {
-    function_record* record;
-    record_owner(function_record* record) : record(record) {}
-    record_owner(record_owner&& other) : record(other.release()) {}
-    ~record_owner() {
-        if (record != nullptr) detail::destroy(record);
-    }
-    function_record& operator*() const { return *record; }
-    function_record* operator->() const { return record; }
-    function_record* release() { return std::exchange(record, nullptr); }
-};
+using record_owner = std::unique_ptr<function_record, void (*)(function_record*)>;
 
 struct function_call {
     const function_record* function;
@@ -364,19 +352,6 @@ GRADER_COLD void raise_unconvertible(const function_record& function) {
     raise(PyExc_TypeError, message.c_str());
 }
 
-/// Overloads that may take the arguments when these are converted.
-struct second_pass {
-    function_call* calls = nullptr;
-    size_t count = 0;
-    ~second_pass() { std::free(calls); }
-};
-GRADER_COLD void remember(second_pass& pass, const function_call& call) {
-    auto* calls = static_cast<function_call*>(std::realloc(pass.calls, (pass.count + 1) * sizeof(function_call)));
-    if (calls == nullptr) throw std::bad_alloc();
-    pass.calls = calls;
-    calls[pass.count++] = call;
-}
-
 inline const char* const record_name = "grader.function_record";
 
 /// Two passes where there are overloads: without conversion first, so that the exact one is preferred.
@@ -384,26 +359,21 @@ inline PyObject* dispatch(PyObject* self, PyObject* const* values, Py_ssize_t po
     auto* first = static_cast<function_record*>(PyCapsule_GetPointer(self, record_name));
     const given given{values, static_cast<size_t>(positional), names, names == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(names))};
     PyObject* result = next_overload();
-    const function_record* function = first;
+    const function_record* function = nullptr;
     try {
         const bool overloaded = first->next != nullptr;
-        second_pass later;
         function_call call;
-        for (; function != nullptr; function = function->next) {
-            if (!arrange(*function, given, call)) continue;
-            const uint64_t convert = call.convert;
-            if (overloaded) call.convert = 0;
-            result = function->call(call).ptr();
-            if (result != next_overload()) break;
-            // Arguments that only go by keyword do not count here; pybind11 does so.
-            const uint64_t counted = function->positional >= 64 ? ~uint64_t(0) : (uint64_t(1) << function->positional) - 1;
-            if (!overloaded || (convert & counted) == 0) continue;
-            call.convert = convert;
-            remember(later, call);
-        }
-        for (size_t i = 0; i < later.count && result == next_overload(); ++i) {
-            function = later.calls[i].function;
-            result = function->call(later.calls[i]).ptr();
+        for (bool converting : {false, true}) {
+            for (function = first; function != nullptr; function = function->next) {
+                if (!arrange(*function, given, call)) continue;
+                // Arguments that only go by keyword do not count here; pybind11 does so.
+                const uint64_t counted = function->positional >= 64 ? ~uint64_t(0) : (uint64_t(1) << function->positional) - 1;
+                if (converting && (call.convert & counted) == 0) continue;
+                if (overloaded && !converting) call.convert = 0;
+                result = function->call(call).ptr();
+                if (result != next_overload()) break;
+            }
+            if (!overloaded || result != next_overload()) break;
         }
         if (result == next_overload()) {
             raise_incompatible(*first, given);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <type_traits>
@@ -40,27 +39,17 @@ struct gil_scoped_acquire {
 struct builtin_exception : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
-#define GRADER_BUILTIN_EXCEPTION(name)           \
+#define GRADER_BUILTIN_EXCEPTION(name, type)     \
     struct name : builtin_exception {            \
         using builtin_exception::builtin_exception; \
         name();                                  \
     };
-GRADER_BUILTIN_EXCEPTION(stop_iteration)
-GRADER_BUILTIN_EXCEPTION(index_error)
-GRADER_BUILTIN_EXCEPTION(key_error)
-GRADER_BUILTIN_EXCEPTION(value_error)
-GRADER_BUILTIN_EXCEPTION(type_error)
-GRADER_BUILTIN_EXCEPTION(buffer_error)
-GRADER_BUILTIN_EXCEPTION(import_error)
-GRADER_BUILTIN_EXCEPTION(attribute_error)
-GRADER_BUILTIN_EXCEPTION(cast_error)
-#undef GRADER_BUILTIN_EXCEPTION
+GRADER_BUILTIN_EXCEPTIONS(GRADER_BUILTIN_EXCEPTION)
 struct error_already_set : std::exception {
     error_already_set();
     void restore() const;
 };
 
-enum class return_value_policy : uint8_t { automatic, automatic_reference, take_ownership, copy, move, reference, reference_internal };
 struct arg {
     constexpr explicit arg(const char* = nullptr) {}
     template <class T>
@@ -75,8 +64,6 @@ struct arg_v : arg {
 inline namespace literals {
 constexpr arg operator""_a(const char* name, size_t) { return arg(name); }
 }  // namespace literals
-struct kw_only {};
-struct pos_only {};
 template <class... Guards>
 struct call_guard {};
 
@@ -97,8 +84,6 @@ using module = module_;
 
 namespace py = pybind11;
 
-#define PYBIND11_CONCAT(first, second) first##second
-#define PYBIND11_MODULE(name, variable) GRADER_MODULE(name, variable)
 #define GRADER_MODULE(name, variable)                                                       \
     static void PYBIND11_CONCAT(pybind11_init_, name)(::pybind11::module_&);                \
     extern "C" PyObject* PyInit_##name() {                                                  \

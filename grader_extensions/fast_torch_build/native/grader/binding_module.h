@@ -2,13 +2,10 @@
 #pragma once
 
 #include "binding_call.h"
-#include "binding_overload.h"
 
 namespace pybind11 __attribute__((visibility("hidden"))) {
 
 /// Objects that live during the call, after the arguments were converted and before the result is.
-template <class... Guards>
-struct call_guard;
 template <>
 struct call_guard<> {
     using type = detail::void_type;
@@ -85,22 +82,18 @@ struct signature {
     }
     static constexpr size_t count = sizeof...(Args);
 };
-template <class Call>
-struct signature_of_call;
+// Deduced from a function's type; what is noexcept converts to what is not.
+template <class Return, class... Args>
+signature<Return, Args...> signature_of(Return (*)(Args...));
 template <class Class, class Return, class... Args>
-struct signature_of_call<Return (Class::*)(Args...)> : signature<Return, Args...> {};
+signature<Return, Args...> signature_of(Return (Class::*)(Args...));
 template <class Class, class Return, class... Args>
-struct signature_of_call<Return (Class::*)(Args...) const> : signature<Return, Args...> {};
-template <class Class, class Return, class... Args>
-struct signature_of_call<Return (Class::*)(Args...) noexcept> : signature<Return, Args...> {};
-template <class Class, class Return, class... Args>
-struct signature_of_call<Return (Class::*)(Args...) const noexcept> : signature<Return, Args...> {};
+signature<Return, Args...> signature_of(Return (Class::*)(Args...) const);
 template <class Function>
-struct signature_of_function : signature_of_call<decltype(&Function::operator())> {};
-template <class Return, class... Args>
-struct signature_of_function<Return (*)(Args...)> : signature<Return, Args...> {};
-template <class Return, class... Args>
-struct signature_of_function<Return (*)(Args...) noexcept> : signature<Return, Args...> {};
+auto signature_for() {
+    if constexpr (std::is_pointer_v<Function>) return decltype(signature_of(Function())){};
+    else return decltype(signature_of(&Function::operator())){};
+}
 
 GRADER_COLD void destroy_records(PyObject* capsule) {
     auto* record = static_cast<function_record*>(PyCapsule_GetPointer(capsule, record_name));
@@ -142,7 +135,7 @@ GRADER_COLD void add_function(handle module, record_owner record, const descr* t
         while (last->next != nullptr) last = last->next;
         last->next = record.release();
     } else {
-        first = record.record;
+        first = record.get();
         auto method = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dispatch));
         first->def = {first->name.c_str(), method, METH_FASTCALL | METH_KEYWORDS, nullptr};
         auto capsule = reinterpret_steal<object>(PyCapsule_New(first, record_name, destroy_records));
@@ -158,7 +151,7 @@ GRADER_COLD void add_function(handle module, record_owner record, const descr* t
     set_attribute(module, first->name.c_str(), function);
 }
 GRADER_COLD record_owner new_record(const char* name, size_t annotated) {
-    record_owner record(new function_record);
+    record_owner record(new function_record, destroy);
     add(record->name, name);
     record->arguments = new argument_record[annotated];
     return record;
@@ -185,7 +178,7 @@ class module_ : public object {
     template <class Callable, class... Extra>
     module_& def(const char* name, Callable&& callable, Extra... extra) {
         using Function = std::decay_t<Callable>;
-        using Signature = detail::signature_of_function<Function>;
+        using Signature = decltype(detail::signature_for<Function>());
         constexpr size_t named = (size_t(std::is_base_of_v<arg, Extra>) + ... + 0);
         static_assert(named == 0 || named == Signature::count, "The number of argument annotations does not match the number of function arguments");
         detail::record_owner record = detail::new_record(name, named);
@@ -261,9 +254,6 @@ GRADER_COLD int execute_module(PyObject* self, void (*body)(module_&)) {
 
 #define PYBIND11_STRINGIFY(x) #x
 #define PYBIND11_TOSTRING(x) PYBIND11_STRINGIFY(x)
-#define PYBIND11_CONCAT(first, second) first##second
-// One step more, so that a name that is a macro, as TORCH_EXTENSION_NAME is, counts as what it stands for.
-#define PYBIND11_MODULE(name, variable) GRADER_MODULE(name, variable)
 #define GRADER_MODULE(name, variable)                                                                                                \
     static void PYBIND11_CONCAT(pybind11_init_, name)(::pybind11::module_&);                                                         \
     static int PYBIND11_CONCAT(pybind11_exec_, name)(PyObject * module) {                                                            \

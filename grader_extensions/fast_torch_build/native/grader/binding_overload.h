@@ -1,5 +1,7 @@
-// `py::overload_cast<Arguments...>(&function)`: picks one of a function's overloads.  For both passes of a compiler.
+// What both passes of a compiler have of pybind11: `py::overload_cast`, policies, the names of exceptions, and the module's macro.
 #pragma once
+
+#include <cstdint>
 
 namespace pybind11 {
 namespace detail {
@@ -13,4 +15,25 @@ struct overload_cast_impl {
 }  // namespace detail
 template <class... Arguments>
 static constexpr detail::overload_cast_impl<Arguments...> overload_cast{};
+
+// Every value that is carried is copied or moved, so that no policy can make a difference.
+enum class return_value_policy : uint8_t { automatic, automatic_reference, take_ownership, copy, move, reference, reference_internal };
+struct kw_only {};
+struct pos_only {};
 }  // namespace pybind11
+
+// Each of pybind11's builtin exceptions, and Python's of this name, which only the pass for the host knows.
+#define GRADER_BUILTIN_EXCEPTIONS(EXCEPTION)           \
+    EXCEPTION(stop_iteration, PyExc_StopIteration)     \
+    EXCEPTION(index_error, PyExc_IndexError)           \
+    EXCEPTION(key_error, PyExc_KeyError)               \
+    EXCEPTION(value_error, PyExc_ValueError)           \
+    EXCEPTION(type_error, PyExc_TypeError)             \
+    EXCEPTION(buffer_error, PyExc_BufferError)         \
+    EXCEPTION(import_error, PyExc_ImportError)         \
+    EXCEPTION(attribute_error, PyExc_AttributeError)   \
+    EXCEPTION(cast_error, PyExc_RuntimeError)
+
+#define PYBIND11_CONCAT(first, second) first##second
+// One step more, so that a name that is a macro, as TORCH_EXTENSION_NAME is, counts as what it stands for.
+#define PYBIND11_MODULE(name, variable) GRADER_MODULE(name, variable)

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -12,6 +11,8 @@
 #include <torch/csrc/python_headers.h>
 #include <type_traits>
 #include <utility>
+
+#include "binding_overload.h"
 
 // Handles of Python objects and the GIL, with pybind11's names and layout: torch's exported casters take and give them.
 // Hidden as pybind11's own namespace is: two modules in one process must not share these.
@@ -96,17 +97,6 @@ class gil_scoped_acquire {
     PyGILState_STATE state;
 };
 
-// Every value that is carried is copied or moved, so that no policy can make a difference: see `refuse_pointer`.
-enum class return_value_policy : uint8_t {
-    automatic = 0,
-    automatic_reference,
-    take_ownership,
-    copy,
-    move,
-    reference,
-    reference_internal
-};
-
 }  // namespace pybind11
 
 namespace py = pybind11;
@@ -165,22 +155,13 @@ class builtin_exception : public std::runtime_error {
     virtual void set_error() const = 0;
 };
 #define GRADER_BUILTIN_EXCEPTION(name, type)                                            \
-    class name : public builtin_exception {      \
+    class name : public builtin_exception {                                             \
        public:                                                                          \
         using builtin_exception::builtin_exception;                                     \
         name() : name("") {}                                                            \
         void set_error() const override { PyErr_SetString(type, what()); }              \
     };
-GRADER_BUILTIN_EXCEPTION(stop_iteration, PyExc_StopIteration)
-GRADER_BUILTIN_EXCEPTION(index_error, PyExc_IndexError)
-GRADER_BUILTIN_EXCEPTION(key_error, PyExc_KeyError)
-GRADER_BUILTIN_EXCEPTION(value_error, PyExc_ValueError)
-GRADER_BUILTIN_EXCEPTION(type_error, PyExc_TypeError)
-GRADER_BUILTIN_EXCEPTION(buffer_error, PyExc_BufferError)
-GRADER_BUILTIN_EXCEPTION(import_error, PyExc_ImportError)
-GRADER_BUILTIN_EXCEPTION(attribute_error, PyExc_AttributeError)
-GRADER_BUILTIN_EXCEPTION(cast_error, PyExc_RuntimeError)
-#undef GRADER_BUILTIN_EXCEPTION
+GRADER_BUILTIN_EXCEPTIONS(GRADER_BUILTIN_EXCEPTION)
 
 namespace detail {
 
