@@ -122,7 +122,9 @@ def test_a_signal_cancels(cli: Cli, environment: dict[str, str], tmp_path: Path,
     mine = write(tmp_path / "mine.cu", ENDLESS)
     with started(environment, "submit", mine, *LOCAL) as process:
         assert process.stdout is not None and process.stderr is not None
-        name = process.stdout.readline().split()[0]
+        first = process.stdout.readline()
+        assert first, process.stderr.read()
+        name = first.split()[0]
         for line in process.stdout:
             if line.startswith("building: built"):
                 break
