@@ -71,8 +71,8 @@ def _runs(rules: dict[int, tuple[Rule, ...]], default: Rule) -> list[tuple[int, 
     """Return the first number of each run of equal rules, from 0 on. The last rule of a number always applies."""
 
     def chain(number: int) -> tuple[Rule, ...]:
-        own = rules.get(number, ())
-        return own if own and not own[-1].conditions else (*own, default)
+        named = rules.get(number, ())
+        return named if named and not named[-1].conditions else (*named, default)
 
     return [(next(numbers), chosen) for chosen, numbers in groupby(range(max(rules) + 2), key=chain)]
 
