@@ -16,26 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, Limits, Purpose
+from grader.isolation import BoxSpec, Purpose
 from grader.isolation.bubblewrap import BubblewrapIsolation
 from grader.isolation.directories import hold_slot, shared_slot_directory, slot_uid
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.settings import BoxSettings, Protections
 from sandbox.protocol.wire import BoxCause
+from tests import fakes
 from tests.containment.inventory import NAME, places, traces
 from tests.turns import TURN_VARIABLE
 
 CAGES = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation}
-LIMITS = Limits(
-    wall_s=120.0,
-    cpu_s=20.0,
-    memory_bytes=128 << 20,
-    process_count=24,
-    output_bytes=1 << 20,
-    file_bytes=16 << 20,
-    tmp_bytes=8 << 20,
-    open_file_count=64,
-)
 HANG_S = 60  # bounds what may not hang, and nothing else
 # Who made it is in the name of all that a test makes, so that nobody takes another session's for a leftover.
 SESSION = f"{NAME}{os.getpid()}x"
@@ -107,7 +98,7 @@ class Cage:
             box_id=f"c{time.monotonic_ns()}",
             purpose=purpose,
             argv=argv or ("{python}", "-I", "-S", "-c", self.code(attack), *words),
-            limits=replace(LIMITS, **(limits or {})),
+            limits=replace(fakes.LIMITS, **(limits or {})),
             slot=self.slot,
             **changes,
         )

@@ -13,25 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, Limits, NoIsolationWorks, Purpose
+from grader.isolation import BoxSpec, NoIsolationWorks, Purpose
 from grader.isolation.directories import box_output, hold_slot, shared_slot_directory
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.pickup import pick_up
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from sandbox.protocol.wire import BoxCause
+from tests import fakes
 from tests.waiting import until
 
-LIMITS = Limits(
-    wall_s=120.0,
-    cpu_s=20.0,
-    memory_bytes=128 << 20,
-    process_count=32,
-    output_bytes=1 << 20,
-    file_bytes=1 << 20,
-    tmp_bytes=4 << 20,
-    open_file_count=64,
-)
+LIMITS = replace(fakes.LIMITS, process_count=32, file_bytes=1 << 20, tmp_bytes=4 << 20)
 
 
 def spec_of(slot, code, *, marker="", purpose=Purpose.BUILD, limits=LIMITS, **changes):
