@@ -28,6 +28,12 @@ def has_extensions() -> bool:
     return bool(entry_points(group=GROUP)) or os.environ.get("GRADER_REQUIRE_EXTENSIONS") == "1"
 
 
+def skip_without_extensions(log: str) -> None:
+    """Skip a test whose submission's log names the package that is not installed."""
+    if PACKAGE in log and not has_extensions():
+        pytest.skip(f"needs the package {PACKAGE}")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Skip what fails because of a package: the product names it in each such error."""

@@ -63,6 +63,7 @@ def test_a_mode_of_another_package_is_graded(extended, tmp_path):
     source = tmp_path / "kernel.formula"
     source.write_text("out0 = in0 + in1\n")
     done = extended("submit", source, "--problem", "vector_add", "--mode", "profile", "--sandbox", "same_host", "--json")
+    assert done.stdout, done.stderr
     assert done.json["report"]["profile"] == {"remarks": ["1 lines"]}
 
 
