@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-pytest_plugins = ["tests.collection", "tests.turns", "tests.gpu.report"]
+pytest_plugins = ["tests.collection", "tests.requirements", "tests.turns", "tests.gpu.report"]
 
 RUN_DIR_VARIABLE, CACHE_DIR_VARIABLE, OWNER_VARIABLE = "GRADER_TEST_RUN_DIR", "GRADER_TEST_CACHE_DIR", "GRADER_TEST_OWNER_PID"
 RUN_DIR = pytest.StashKey[Path]()

@@ -9,22 +9,34 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.judge_process import JudgeProcess
 from grader.errors import SandboxBroken
-from grader.isolation import Availability, Box, BoxExit, BoxSpec, GpuAccess, Purpose
+from grader.isolation import Availability, Box, BoxExit, BoxSpec, GpuAccess, Limits, Purpose
 from grader.ledger import Ledger
 from grader.ledger.statements import QUEUED_COUNT
-from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Verdict
+from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
 from grader.server.grading import Grading
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import READY
 from sandbox.protocol.wire import BoxCause
 
 ENVIRONMENT = wire.Environment(device="fake", device_kind="emulated", clock=wire.Clock.HOST, isolation="fake", versions={"fake": "1"})
+# Of a box with a small program.
+LIMITS = Limits(
+    wall_s=120.0,
+    cpu_s=20.0,
+    memory_bytes=128 << 20,
+    process_count=24,
+    output_bytes=1 << 20,
+    file_bytes=16 << 20,
+    tmp_bytes=8 << 20,
+    open_file_count=64,
+)
 SOURCE = 'extern "C" void solve(const float* a, float* c, long n, void* stream) { /* grade: accept */ }\n'
 
 
@@ -36,6 +48,19 @@ def source(order: str) -> str:
 def new_submission(order: str = "accept", problem_id: str = "sum", language: str = "cuda", **fields: str) -> NewSubmission:
     """A submission that passed the intake."""
     return NewSubmission(problem_id=problem_id, language=language, sources=(SourceFile(path="kernel.cu", content=source(order)),), **fields)
+
+
+def submission(new: NewSubmission | None = None, **fields: object) -> Submission:
+    """A submission that runs, unless the fields say otherwise."""
+    submitted = Submission(
+        submission_id="s1", new=new or new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC)
+    )
+    return replace(submitted, **fields)  # type: ignore[arg-type]
+
+
+def lease(new: NewSubmission | None = None, of: Problem | None = None, **fields: object) -> Lease:
+    """A first attempt at a submission with these fields."""
+    return Lease(submission=submission(new, **fields), problem=of or problem(), attempt=1, worker_id="w")
 
 
 def problem(problem_id: str = "sum", digest: str = "d" * 64) -> Problem:

@@ -6,7 +6,6 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.artifacts import ArtifactCache
@@ -15,10 +14,11 @@ from grader.intake.languages import detect
 from grader.isolation import NoIsolationWorks
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
-from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState
+from grader.model import NewSubmission, Problem, Report, SourceFile
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
-from tests.requirements import absent
+from tests import fakes
+from tests.requirements import absent, skip_without_extensions
 
 
 @asynccontextmanager
@@ -44,12 +44,9 @@ async def graded(
     language = detect(sources)
     assert language in problem.languages
     new = NewSubmission(problem_id=problem.problem_id, language=language, sources=sources, mode=mode, skip_sanitizer=skip_sanitizer)
-    submission = Submission(
-        submission_id=secrets.token_hex(8),
-        new=new,
-        problem_digest=problem.digest,
-        state=SubmissionState.RUNNING,
-        create_time=datetime.now(UTC),
-    )
-    facts = [fact async for fact in fleet.grade(Lease(submission=submission, problem=problem, attempt=1, worker_id="test"))]
-    return fold(facts), facts
+    facts = [
+        fact async for fact in fleet.grade(fakes.lease(new, problem, submission_id=secrets.token_hex(8), problem_digest=problem.digest))
+    ]
+    report = fold(facts)
+    skip_without_extensions("" if report.build is None else report.build.log)
+    return report, facts

@@ -8,19 +8,13 @@ or an honest kernel was refused. On a GPU: `make gpu GPU_ARGS='-k "test_exploits
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
-from tools.page import ROOT, arguments_of, case_result, facts, outcome, table_lines, words_of
+from tools.page import arguments_of, case_result, facts, outcome, run_tests, table_lines, words_of
 
 PARTS = {
     "attacks": ("tests/exploits/test_exploits.py",),
@@ -49,8 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines: list[str] = []
     for part in options.only:
         start_s = time.monotonic()
-        outcomes, rows = _run(part, options)
-        failures = [name for name, result in outcomes if result == "failed"]
+        words = ["-n", str(options.workers), "--dist", "loadfile", "--all-cases", *PARTS[part]]
+        if part != "honest" and options.isolation != "all":
+            words += ["-k", options.isolation.replace(",", " or ")]
+        cases = run_tests(words, HONEST_REPEATS=str(options.repeat))
+        rows = [json.loads(entry.get("value", "")) for case in cases for entry in case.iter("property") if entry.get("name") == ROW]
+        counts = Counter(map(case_result, cases))
         if rows:
             gains = [row["attack"] for row in rows if row["gained"] != "none"]
             verdicts = Counter(row["verdict"].split()[0] for row in rows).most_common()
@@ -58,32 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             claims.append((f"{len(rows)} gradings of attacks gain nothing", not gains, detail))
             cells = [[row.get(column, "") for column in COLUMNS] for row in sorted(rows, key=lambda row: row["attack"])]
             lines += [f"{TITLES[part]}, in {time.monotonic() - start_s:.0f} s:", "", *table_lines(COLUMNS, cells), ""]
-        counts = Counter(result for _, result in outcomes)
         detail = ", ".join(f"{counts[result]} {result}" for result in ("passed", "skipped", "failed"))
-        claims.append((f"every test of {PARTS[part][0]} passes", not failures and counts["passed"] > 0, detail))
-        lines += [f"Failed: `{name}`" for name in failures[:40]]
+        claims.append((f"every test of {PARTS[part][0]} passes", counts["passed"] > 0 == counts["failed"], detail))
+        lines += [f"Failed: `{case.get('name')}`" for case in cases if case_result(case) == "failed"]
     head = table_lines(("fact", "value"), {**facts("make attack"), "device": "emulated"}.items())
     table = table_lines(("claim", "outcome", "detail"), [(text, outcome(holds), detail) for text, holds, detail in claims])
     sys.stdout.write("\n".join([*head, "", *table, "", *lines]) + "\n")
     return int(not all(holds for _, holds, _ in claims))
-
-
-def _run(part: str, options: argparse.Namespace) -> tuple[list[tuple[str, str]], list[dict[str, str]]]:
-    """Run the tests of a part; each test with its result, and the rows that attacks recorded."""
-    with tempfile.TemporaryDirectory(prefix="grader-attack-") as directory:
-        result = Path(directory) / "result.xml"
-        words = ["-q", "-n", str(options.workers), "--dist", "loadfile", "--all-cases", "-p", "no:cacheprovider", f"--junitxml={result}"]
-        if part != "honest" and options.isolation != "all":
-            words += ["-k", options.isolation.replace(",", " or ")]
-        command = [sys.executable, "-m", "pytest", *words, *PARTS[part]]
-        sys.stderr.write(f"{TITLES[part]}: {' '.join(command[1:])}\n")
-        environment = {**os.environ, "HONEST_REPEATS": str(options.repeat)}
-        subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
-        if not result.exists():
-            return [("pytest wrote no result", "failed")], []
-        cases = list(ElementTree.parse(result).iter("testcase"))
-    rows = [json.loads(entry.get("value", "")) for case in cases for entry in case.iter("property") if entry.get("name") == ROW]
-    return [(case.get("name", ""), case_result(case)) for case in cases], rows
 
 
 if __name__ == "__main__":

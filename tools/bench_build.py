@@ -18,8 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from grader_extensions.emulated_cuda import emulation
@@ -31,25 +34,22 @@ from sandbox.protocol.devices import DEVICES, DeviceKind
 from tools.page import ROOT, Table, arguments_of, facts, table_lines
 
 TRIL, TORCH = "kernels_examples/tril_matmul", "grader_extensions/fast_torch_build/tests/torch_extensions"
-QUICK = (
-    f"{TRIL}/correct_2d.cu",
-    f"{TORCH}/leaky_relu_dispatch.cu",
-    "kernels_examples/row_softmax/warp_per_row.cu",
-)
 SOURCES = (
-    *(f"{TRIL}/{name}.cu" for name in ("correct_2d", "correct_unrolled", "divergent_sync", "zeros", "stale_memory", "wmma_float")),
+    f"{TRIL}/correct_2d.cu",
+    f"{TORCH}/leaky_relu_dispatch.cu",  # templates
+    "kernels_examples/row_softmax/warp_per_row.cu",  # raw CUDA
+    *(f"{TRIL}/{name}.cu" for name in ("correct_unrolled", "divergent_sync", "zeros", "stale_memory", "wmma_float")),
     "kernels_examples/row_softmax/torch_online_block.cu",  # warps
     f"{TORCH}/flash_attention_minimal.cu",
-    f"{TORCH}/leaky_relu_dispatch.cu",  # templates
     f"{TORCH}/half_intrinsics.cu",
     f"{TORCH}/group_norm_swish.cu",  # functions of torch and a kernel
     f"{TORCH}/lltm_packed_accessors.cu",  # several kernels and functions
     f"{TORCH}/transformer_block.cu",  # 400 lines
     f"{TRIL}/shared_tiles.cu",  # from here on raw CUDA
     f"{TRIL}/register_blocked.cu",
-    "kernels_examples/row_softmax/warp_per_row.cu",
     "kernels_examples/vector_add/grid_stride.cu",
 )
+QUICK_COUNT = 3
 TORCH, RAW = "torch_extension", "cuda"
 OURS, PLAIN, LOAD = "ours", "plain", "load"
 TIMEOUT_S = 900
@@ -79,8 +79,8 @@ def language_of(source: Path) -> str:
 def builders(device: str, language: str) -> dict[str, Builder]:
     """Return the builders for a device."""
     if device == "emulated":
-        return {OURS: ours("emulated"), PLAIN: plain_gcc}
-    return {OURS: ours("cuda"), PLAIN: plain_nvcc} | ({LOAD: load} if language == TORCH else {})
+        return {OURS: partial(ours, "emulated"), PLAIN: plain_gcc}
+    return {OURS: partial(ours, "cuda"), PLAIN: plain_nvcc} | ({LOAD: load} if language == TORCH else {})
 
 
 def measure(sources: Sequence[Path], devices: Sequence[str], rounds: int) -> Results:
@@ -91,7 +91,7 @@ def measure(sources: Sequence[Path], devices: Sequence[str], rounds: int) -> Res
             table = builders(device, language_of(source))
             attempts: dict[str, list[Took]] = {name: [] for name in table}
             for turn in range(rounds):
-                for name in [*list(table)[turn % len(table) :], *list(table)[: turn % len(table)]]:
+                for name in sorted(table, key=lambda name: (list(table).index(name) - turn) % len(table)):
                     with tempfile.TemporaryDirectory(prefix="bench-") as place:
                         attempts[name].append(table[name](source, Path(place)))
             results[source, device] = {
@@ -103,26 +103,20 @@ def measure(sources: Sequence[Path], devices: Sequence[str], rounds: int) -> Res
     return results
 
 
-def ours(device_kind: str) -> Builder:
+def ours(device_kind: str, source: Path, place: Path) -> Took:
     """Build by the builder."""
-
-    def build(source: Path, place: Path) -> Took:
-        src, out = place / "src", place / "out"
-        (src / "files").mkdir(parents=True)
-        out.mkdir()
-        shutil.copy(source, src / "files")
-        language, entry = language_of(source), "forward"
-        if language == RAW:
-            lines = (source.parent / "problem.toml").read_text("utf-8").splitlines()
-            entry = next((line.split('"')[1] for line in lines if line.startswith("entry")), "solve")
-        job = wire.BuildJob(language=language, entry=entry, device_kind=device_kind, sources=(source.name,))
-        (src / "job.json").write_bytes(wire.encode(job))
-        took = timed([sys.executable, "-m", "sandbox.builder.build", str(src), str(out)], ROOT)
-        note = wire.decode((out / "note.json").read_bytes()) if (out / "note.json").exists() else wire.BuildNote()
-        assert isinstance(note, wire.BuildNote)
-        return Took(time_s=took.time_s, failed=took.failed, headers=note.headers)
-
-    return build
+    src, out = place / "src", place / "out"
+    (src / "files").mkdir(parents=True)
+    out.mkdir()
+    shutil.copy(source, src / "files")
+    language = language_of(source)
+    entry = "forward" if language == TORCH else tomllib.loads((source.parent / "problem.toml").read_text("utf-8")).get("entry", "solve")
+    job = wire.BuildJob(language=language, entry=entry, device_kind=device_kind, sources=(source.name,))
+    (src / "job.json").write_bytes(wire.encode(job))
+    took = timed([sys.executable, "-m", "sandbox.builder.build", str(src), str(out)], ROOT)
+    note = wire.decode((out / "note.json").read_bytes()) if (out / "note.json").exists() else wire.BuildNote()
+    assert isinstance(note, wire.BuildNote)
+    return replace(took, headers=note.headers)
 
 
 def plain_gcc(source: Path, place: Path) -> Took:
@@ -181,30 +175,19 @@ def timed(command: Sequence[str], directory: Path) -> Took:
     return Took(time_s=time.monotonic() - start_s, failed=text if result.returncode else "")
 
 
-def ratio(results: dict[str, Took], name: str) -> float | None:
-    """Return how many times as long as ours a builder took; None if one of them did not build."""
-    if name not in results or results[name].failed or results[OURS].failed:
-        return None
-    return results[name].time_s / results[OURS].time_s
-
-
 def page(results: Results) -> list[str]:
     """Return a row for every source and device, the means, and the failures."""
-    table = Table(headings=("device", "source", "lines", "headers", "ours, s", "plain, s", "load, s", "plain/ours", "load/ours"))
-    means: dict[str, list[float]] = {}
+    table = Table(headings=("device", "source", "lines", "headers", "ours, s", "plain, s", "load, s"))
+    means = defaultdict[str, list[float]](list)
     failures = []
     for (source, device), row in results.items():
-        ratios = {name: ratio(row, name) for name in (PLAIN, LOAD)}
-        line_count = len(source.read_text("utf-8").splitlines())
-        shown = ("" if value is None else f"{value:.1f}" for value in ratios.values())
-        name = f"{source.parent.name}/{source.stem}"
-        table.add(device, name, line_count, row[OURS].headers or "raw", *(row.get(key, "") for key in (OURS, PLAIN, LOAD)), *shown)
-        for builder, value in ratios.items():
-            if value is not None:
-                means.setdefault(f"{device}, {language_of(source)}: {builder}/ours", []).append(value)
-        failures += [
-            f"{device} {name}: {key} failed: {took.failed.strip().splitlines()[-1][:200]}" for key, took in row.items() if took.failed
-        ]
+        name, line_count = f"{source.parent.name}/{source.stem}", len(source.read_text("utf-8").splitlines())
+        table.add(device, name, line_count, row[OURS].headers or "raw", *(row.get(key, "") for key in (OURS, PLAIN, LOAD)))
+        for builder, took in row.items():
+            if took.failed:
+                failures.append(f"{device} {name}: {builder} failed: {took.failed.strip().splitlines()[-1][:200]}")
+            elif builder != OURS and not row[OURS].failed:
+                means[f"{device}, {language_of(source)}: {builder}/ours"].append(took.time_s / row[OURS].time_s)
     lines = [
         f"{text}: geometric mean {statistics.geometric_mean(values):.2f} ({min(values):.2f} to {max(values):.2f}, {len(values)} sources)"
         for text, values in means.items()
@@ -229,7 +212,7 @@ def main() -> int:
     if "nvcc" in devices and shutil.which("nvcc") is None:
         sys.stderr.write("nvcc is not on the PATH; measuring the emulated device only\n")
         devices = ("emulated",)
-    results = measure([ROOT / path for path in (QUICK if options.quick else SOURCES)], devices, options.rounds)
+    results = measure([ROOT / path for path in SOURCES[: QUICK_COUNT if options.quick else None]], devices, options.rounds)
     sys.stdout.write("\n".join(page(results)) + "\n")
     return int(any(row[OURS].failed and not row[PLAIN].failed for row in results.values()))
 

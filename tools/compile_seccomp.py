@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 PROFILES = HERE.parent / "sandbox" / "profiles"
@@ -21,20 +21,13 @@ LOAD, EQUAL, AT_LEAST, JUMP, AND, RETURN = 0x20, 0x15, 0x35, 0x05, 0x54, 0x06
 KILL_PROCESS, ERRNO, ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 EPERM = 1
 
+ACTIONS = {"SCMP_ACT_ALLOW": ALLOW, "SCMP_ACT_KILL_PROCESS": KILL_PROCESS, "SCMP_ACT_ERRNO": ERRNO}
+
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
+Condition = tuple[int, int, int]  # of an argument: its index, a mask, and what `argument & mask` has to be
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A comparison of an argument: `argument & mask == value`."""
-
-    index: int
-    mask: int
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """Effect on a system call: `action` if all conditions hold, else what the next rule says."""
 
     action: int
@@ -76,14 +69,12 @@ def compile_profile(profile: dict[str, Any]) -> bytes:
 
 def _runs(rules: dict[int, tuple[Rule, ...]], default: Rule) -> list[tuple[int, tuple[Rule, ...]]]:
     """Return the first number of each run of equal rules, from 0 on. The last rule of a number always applies."""
-    runs: list[tuple[int, tuple[Rule, ...]]] = []
-    for number in range(max(rules) + 2):
-        chain = rules.get(number, ())
-        if not chain or chain[-1].conditions:
-            chain = (*chain, default)
-        if not runs or runs[-1][1] != chain:
-            runs.append((number, chain))
-    return runs
+
+    def chain(number: int) -> tuple[Rule, ...]:
+        named = rules.get(number, ())
+        return named if named and not named[-1].conditions else (*named, default)
+
+    return [(next(numbers), chosen) for chosen, numbers in groupby(range(max(rules) + 2), key=chain)]
 
 
 def _tree(runs: list[tuple[int, tuple[Rule, ...]]]) -> list[Instruction]:
@@ -99,37 +90,28 @@ def _tree(runs: list[tuple[int, tuple[Rule, ...]]]) -> list[Instruction]:
 def _rule(rule: Rule) -> list[Instruction]:
     """Return the action if all conditions hold, else go on behind this rule."""
     code: list[Instruction] = [(RETURN, 0, 0, rule.action)]
-    for condition in reversed(rule.conditions):
+    for index, mask, value in reversed(rule.conditions):
         for half, offset in ((0, 0), (32, 4)):
             code = [
-                (LOAD, 0, 0, ARGS_OFFSET + 8 * condition.index + offset),
-                (AND, 0, 0, condition.mask >> half & 0xFFFFFFFF),
-                (EQUAL, 0, len(code), condition.value >> half & 0xFFFFFFFF),
+                (LOAD, 0, 0, ARGS_OFFSET + 8 * index + offset),
+                (AND, 0, 0, mask >> half & 0xFFFFFFFF),
+                (EQUAL, 0, len(code), value >> half & 0xFFFFFFFF),
                 *code,
             ]
     return code
 
 
 def _condition(argument: dict[str, Any]) -> Condition:
-    match argument["op"]:
-        case "SCMP_CMP_EQ":
-            return Condition(argument["index"], (1 << 64) - 1, argument["value"])
-        case "SCMP_CMP_MASKED_EQ":
-            return Condition(argument["index"], argument["value"], argument["valueTwo"])
-        case other:
-            raise ValueError(f"the comparison {other} is not compiled; use SCMP_CMP_EQ or SCMP_CMP_MASKED_EQ")
+    match argument:
+        case {"op": "SCMP_CMP_EQ", "index": index, "value": value}:
+            return index, (1 << 64) - 1, value
+        case {"op": "SCMP_CMP_MASKED_EQ", "index": index, "value": mask, "valueTwo": value}:
+            return index, mask, value
+    raise ValueError(f"the comparison {argument} is not compiled; use SCMP_CMP_EQ or SCMP_CMP_MASKED_EQ")
 
 
 def _action(name: str, entry: dict[str, Any]) -> int:
-    match name:
-        case "SCMP_ACT_ALLOW":
-            return ALLOW
-        case "SCMP_ACT_KILL_PROCESS":
-            return KILL_PROCESS
-        case "SCMP_ACT_ERRNO":
-            return ERRNO | int(entry.get("errnoRet", EPERM))
-        case other:
-            raise ValueError(f"the action {other} is not compiled")
+    return ACTIONS[name] | (entry.get("errnoRet", EPERM) if name == "SCMP_ACT_ERRNO" else 0)
 
 
 def main() -> None:

@@ -16,15 +16,15 @@ import json
 import os
 import platform
 import secrets
-import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import closing, nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import docker
@@ -33,17 +33,15 @@ from grader.isolation.directories import FIRST_UID, SLOT_COUNT, remove_tree, sha
 from grader.isolation.processes import STATE_VARIABLE
 from grader.isolation.select import make
 from grader.isolation.settings import BoxSettings
-from tools.page import ROOT, Table, case_result, facts, table_lines, words_of
+from tools.page import ROOT, Table, case_result, facts, run_tests, table_lines, words_of
 
 SUITE = ("tests/containment", "grader_extensions/problem_check/tests/test_containment.py")
-CAGES = ("docker", "bubblewrap")
+CAGES, OTHER = ("docker", "bubblewrap"), "other"
 MARK_VARIABLE = "GRADER_CONTAINMENT_RUN"
 # For what is taken down after a container is gone: the engine clears the files of its network namespaces once a minute.
 SETTLE_S, BESIDE_S, LOOK_AGAIN_S = 90.0, 180.0, 0.5
 SHOWN_COUNT = 40
 BOX_UIDS = range(FIRST_UID, FIRST_UID + 2 * SLOT_COUNT)
-SOCKET = Path("/var/run/docker.sock")
-CGROUPS = Path("/sys/fs/cgroup")
 # Where any user of this host may leave something; what is called grader* is listed with all that is in it.
 SHARED_PLACES = tuple(map(Path, ("/dev/shm", "/dev/mqueue", "/tmp", "/var/tmp", "/run")))
 OURS, DEPTH = "grader", 4
@@ -59,34 +57,13 @@ ENGINE_RUN_PLACES = (
 SHIM = "containerd-shim"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """Where to look. mark: "NAME=value", a variable that a run's processes inherit; those of boxes are known by uid and label."""
-
-    mark: str
-    places: Sequence[Path] = SHARED_PLACES
-    slots: Path = field(default_factory=shared_slot_directory)
-    cgroups: Path = CGROUPS
-    socket: Path = SOCKET
-
-    def look(self) -> frozenset[str]:
-        """Everything that is there now, each line with its kind first."""
-        with engine_at(self.socket) as engine:
-            lines = [*containers(engine), *mounts(), *cgroups(self.cgroups), *processes(self.mark)]
-        return frozenset([*lines, *leases(self.slots), *system_v(), *files(self.places, self.slots)])
-
-
-@contextmanager
-def engine_at(socket: Path) -> Iterator[docker.APIClient | None]:
-    """The engine; None where there is none."""
-    if not socket.exists():
-        yield None
-        return
-    client = docker.APIClient(base_url=f"unix://{socket}", version="auto")
-    try:
-        yield client
-    finally:
-        client.close()
+def look_around(mark: str) -> frozenset[str]:
+    """Everything that is on this machine now, each line with its kind first. mark: "NAME=value", a variable that a run's processes inherit;
+    those of boxes are known by uid and label."""
+    socket, slots = Path("/var/run/docker.sock"), shared_slot_directory()
+    with closing(docker.APIClient(f"unix://{socket}", version="auto")) if socket.exists() else nullcontext() as engine:
+        lines = [*containers(engine), *mounts(), *cgroups(Path("/sys/fs/cgroup")), *processes(mark)]
+    return frozenset([*lines, *leases(slots), *system_v(), *files(SHARED_PLACES, slots)])
 
 
 def containers(engine: docker.APIClient | None) -> Iterator[str]:
@@ -172,40 +149,30 @@ def _listed(place: Path) -> list[Path]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Results of pytest. counts: "docker passed" and the like."""
+class Run:
+    """A run of the suite. counts: "docker passed" and the like. leftovers: what was not there before the first run."""
 
     counts: dict[str, int]
     failed: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A run of the suite. leftovers: what was not there before the first run and is there after this one."""
-
-    outcome: Outcome
-    seconds: float
-    leftovers: tuple[str, ...]
+    seconds: float = 0.0
+    leftovers: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
         """Return whether every test passed, some did, and nothing stayed."""
-        return not self.outcome.failed and not self.leftovers and any(name.endswith(" passed") for name in self.outcome.counts)
+        return not self.failed and not self.leftovers and any(name.endswith(" passed") for name in self.counts)
 
 
 Look = Callable[[], frozenset[str]]
 
 
-def repeat(count: int, suite: Callable[[], Outcome], look: Look, before: frozenset[str], *, settle_s: float = SETTLE_S) -> list[Run]:
+def repeat(count: int, suite: Callable[[], Run], look: Look, before: frozenset[str], *, settle_s: float = SETTLE_S) -> Iterator[Run]:
     """Run the suite so often; every run is compared with what was there before the first."""
-    runs = []
     for _ in range(count):
         start_s = time.monotonic()
-        outcome = suite()
-        seconds = time.monotonic() - start_s
-        runs.append(Run(outcome=outcome, seconds=seconds, leftovers=left(before, look, settle_s)))
-    return runs
+        run = replace(suite(), seconds=time.monotonic() - start_s)
+        yield replace(run, leftovers=left(before, look, settle_s))
 
 
 def left(before: frozenset[str], look: Look, settle_s: float = SETTLE_S) -> tuple[str, ...]:
@@ -218,37 +185,31 @@ def left(before: frozenset[str], look: Look, settle_s: float = SETTLE_S) -> tupl
     return tuple(sorted(lines))
 
 
-def counted(xml: str) -> Outcome:
-    """Read pytest's result file."""
+def counted(cases: Iterable[ElementTree.Element]) -> Run:
+    """Count test cases by isolation and result."""
     counts: Counter[str] = Counter()
     failed, skipped = list[str](), list[str]()
-    for case in ElementTree.fromstring(xml).iter("testcase"):
+    for case in cases:
         name = case.get("name", "")
         words = name.partition("[")[2].rstrip("]").split("-")
-        cage = next((cage for cage in CAGES if cage in words), "other")
-        counts[f"{cage} {(result := case_result(case))}"] += 1
+        counts[f"{next((cage for cage in CAGES if cage in words), OTHER)} {(result := case_result(case))}"] += 1
         failed += [name] if result == "failed" else []
         skipped += [f"{name}: {child.get('message', '')}" for child in case if child.tag == result == "skipped"]
-    return Outcome(counts=dict(counts), failed=tuple(dict.fromkeys(failed)), skipped=tuple(skipped))
+    return Run(counts=dict(counts), failed=tuple(dict.fromkeys(failed)), skipped=tuple(skipped))
 
 
-def _suite(options: argparse.Namespace, place: Path, mark: str) -> Outcome:
-    result = place / f"result-{secrets.token_hex(4)}.xml"
+def _suite(options: argparse.Namespace, place: Path, mark: str) -> Run:
     scratch = place / f"pytest-{secrets.token_hex(4)}"
     scratch.mkdir(mode=0o700)
+    words = ["-p", "no:xdist", f"--basetemp={scratch}/tests", *map(str, options.paths)]
+    if all(Path(path).resolve().is_relative_to(ROOT) for path in options.paths):
+        words.append("--all-cases")
+    if set(options.isolation) != set(CAGES):
+        words += ["-k", " or ".join(options.isolation)]
     try:
-        words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={scratch}/tests", f"--junitxml={result}"]
-        if all(Path(path).resolve().is_relative_to(ROOT) for path in options.paths):
-            words.append("--all-cases")
-        if set(options.isolation) != set(CAGES):
-            words += ["-k", " or ".join(options.isolation)]
-        command = [sys.executable, "-m", "pytest", *words, *options.paths]
-        sys.stderr.write(f"{' '.join(command[1:])}\n")
-        environment = {**os.environ, MARK_VARIABLE: mark, **{f"GRADER_REQUIRE_{cage.upper()}": "1" for cage in options.isolation}}
-        subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
+        return counted(run_tests(words, **{MARK_VARIABLE: mark}, **{f"GRADER_REQUIRE_{cage.upper()}": "1" for cage in options.isolation}))
     finally:
         remove_tree(scratch)
-    return counted(result.read_text("utf-8")) if result.exists() else Outcome(counts={}, failed=("pytest wrote no result",))
 
 
 async def _check(cage: str, place: Path) -> str:
@@ -261,21 +222,19 @@ async def _check(cage: str, place: Path) -> str:
 
 
 def _page(head: dict[str, str], runs: Sequence[Run]) -> list[str]:
-    table = Table(headings=("run", "seconds", *(f"{cage}: passed, skipped, failed" for cage in (*CAGES, "other")), "left"))
+    cages = (*CAGES, OTHER)
+    table = Table(headings=("run", "seconds", *(f"{cage}: passed, skipped, failed" for cage in cages), "left"))
     lines = []
     for number, run in enumerate(runs, 1):
-        counts = (
-            ", ".join(str(run.outcome.counts.get(f"{cage} {result}", 0)) for result in ("passed", "skipped", "failed"))
-            for cage in (*CAGES, "other")
-        )
+        counts = (", ".join(str(run.counts.get(f"{cage} {result}", 0)) for result in ("passed", "skipped", "failed")) for cage in cages)
         table.add(number, f"{run.seconds:.0f}", *counts, len(run.leftovers) or "nothing")
-        for title, names in (("left", run.leftovers), ("failed", run.outcome.failed), ("skipped", run.outcome.skipped)):
+        for title, names in (("left", run.leftovers), ("failed", run.failed), ("skipped", run.skipped)):
             lines += ["", f"Run {number}, {title}:", "", *(f"- `{name}`" for name in names[:SHOWN_COUNT])] if names else []
             lines += [f"- and {len(names) - SHOWN_COUNT} more"] if len(names) > SHOWN_COUNT else []
     return [*table_lines(("fact", "value"), head.items()), "", *table.lines(), *lines]
 
 
-def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] = lambda mark: Machine(mark=mark).look) -> int:
+def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] = lambda mark: partial(look_around, mark)) -> int:
     """Run, compare and print; 1 if a run is not clean. machine: makes the look around from a mark."""
     parser = argparse.ArgumentParser(prog="python -m tools.containment", description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", default=[*SUITE], metavar="PATH", help=f"tests to run ({' '.join(SUITE)})")
@@ -296,7 +255,7 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
             sys.stderr.write(f"another program grades here; wait until it ends, or see --beside: {', '.join(leases_before)}\n")
             return 2
         settle_s = options.settle_s if options.settle_s is not None else BESIDE_S if options.beside else SETTLE_S
-        runs = repeat(options.repeat, lambda: _suite(options, place, mark), look, before, settle_s=settle_s)
+        runs = [*repeat(options.repeat, lambda: _suite(options, place, mark), look, before, settle_s=settle_s)]
     head = {
         **facts("python -m tools.containment", sys.argv[1:] if arguments is None else arguments),
         "kernel": platform.release(),
@@ -306,8 +265,7 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[str], Look] 
     }
     sys.stdout.write("\n".join(_page(head, runs)) + "\n")
     if options.json is not None:
-        rows = [{"outcome": asdict(run.outcome), "seconds": run.seconds, "left": run.leftovers, "clean": run.clean} for run in runs]
-        options.json.write_text(json.dumps({**head, "runs": rows}, indent=1) + "\n", "utf-8")
+        options.json.write_text(json.dumps({**head, "runs": [*map(asdict, runs)]}, indent=1) + "\n", "utf-8")
     return int(not (runs and all(run.clean for run in runs)))
 
 

@@ -65,20 +65,14 @@ def features(directory: Path = CONFORMANCE) -> dict[str, Any]:
     """Read the table of features; FeatureTableError if it does not fit the programs and tests of the directory."""
     table = tomllib.loads((directory / FEATURES).read_text())
     entries = [entry for group in table["group"] for entry in group["features"]]
-    if bare := [entry["name"] for entry in entries if not entry.get("programs") and not entry.get("tests")]:
-        raise FeatureTableError(f"the feature '{bare[0]}' of {FEATURES} names neither programs nor tests")
-    printed = [program for programs in table["printed_by"].values() for program in programs]
-    existing = {path.stem for path in directory.glob("*.cu")}
-    for names, complaint in (
-        ({program for entry in entries for program in entry.get("programs", ())}, "is in no feature"),
-        (set(printed), "is not under [printed_by]"),
-        ({path.stem for path in directory.glob("*.expected")}, "has no .expected"),
+    programs = {path.stem for path in directory.glob("*.cu")}
+    for place, names in (
+        ("features", {program for entry in entries for program in entry.get("programs", ())}),
+        ("[printed_by]", {program for printed in table["printed_by"].values() for program in printed}),
+        (".expected files", {path.stem for path in directory.glob("*.expected")}),
     ):
-        for program in sorted(existing ^ names):
-            text = f"{complaint} ({FEATURES})" if program in existing else f"does not exist, but {FEATURES} names it"
-            raise FeatureTableError(f"{program}.cu {text}")
-    if len(printed) != len(existing):
-        raise FeatureTableError(f"{FEATURES} names a program twice under [printed_by]")
+        if differing := sorted(programs ^ names):
+            raise FeatureTableError(f"the programs and the {place} of {FEATURES} differ in {', '.join(differing)}")
     for test in (test for entry in entries for test in entry.get("tests", ())):
         file, _, name = test.partition("::")
         if not (directory / file).is_file() or f"def {name}" not in (directory / file).read_text():

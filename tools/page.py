@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,6 +85,17 @@ def arguments_of(
             settings.setdefault("type", type(default))
         parser.add_argument(f"--{name}", **settings)
     return parser.parse_args(arguments)
+
+
+def run_tests(words: Sequence[str], **variables: str) -> list[ElementTree.Element]:
+    """Run pytest, whose output goes to stderr, and return the test cases of its result file."""
+    with tempfile.TemporaryDirectory(prefix="grader-tests-") as directory:
+        result = Path(directory) / "result.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={result}", *words]
+        sys.stderr.write(f"{' '.join(command[1:])}\n")
+        subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, stdout=sys.stderr, check=False)
+        text = result.read_text("utf-8") if result.exists() else '<testcase name="pytest wrote no result"><error/></testcase>'
+    return list(ElementTree.fromstring(text).iter("testcase"))
 
 
 def case_result(case: ElementTree.Element) -> str:

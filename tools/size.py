@@ -41,7 +41,7 @@ def folder(path: Path) -> str:
 
 
 def count() -> dict[str, Counter[str]]:
-    """Return the figures by kind and folder: those of LIMITED, and what the means of functions and names need."""
+    """Return the figures of LIMITED, by kind and folder."""
     figures: dict[str, Counter[str]] = defaultdict(Counter)
     for path in tracked():
         if path.suffix == ".md" and "tests" not in path.parts:
@@ -55,15 +55,7 @@ def count() -> dict[str, Counter[str]]:
             continue
         tree = ast.parse(text)
         figures["modules"][folder(path)] += 1
-        pronouns = len([*pronoun_names(tree)])
-        figures["pronoun names"][folder(path)] += pronouns
-        figures["pronouns"][folder(path)] += pronouns + len([*pronoun_docstrings(tree)])
-        for node in ast.walk(tree):
-            if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)) or isinstance(node, ast.arg):
-                figures["names"][folder(path)] += 1
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                figures["functions"][folder(path)] += 1
-                figures["function_lines"][folder(path)] += (node.end_lineno or node.lineno) - node.lineno + 1
+        figures["pronouns"][folder(path)] += len([*pronoun_names(tree), *pronoun_docstrings(tree)])
     return figures
 
 
@@ -77,19 +69,14 @@ LIMITED = {
 
 
 def show(figures: dict[str, Counter[str]], ceilings: dict[str, dict[str, int]]) -> None:
-    """Print each table of figures next to its ceilings, and the mean length of functions."""
+    """Print each table of figures next to its ceilings, and the sum of the product."""
     for kind, title in LIMITED.items():
         sys.stdout.write(f"{title}\n")
         for name in sorted(set(figures[kind]) | set(ceilings.get(kind, {}))):
             sys.stdout.write(f"  {name:32} {figures[kind][name]:7,} of {ceilings.get(kind, {}).get(name, 0):7,}\n")
         sys.stdout.write(f"  {'all':32} {figures[kind].total():7,} of {sum(ceilings.get(kind, {}).values()):7,}\n\n")
-    main = [name for name in figures["modules"] if name.startswith(("grader", "sandbox"))]
-    lines, functions, names = (sum(figures[kind][name] for name in main) for kind in ("function_lines", "functions", "names"))
-    pronouns = sum(figures["pronoun names"][name] for name in main)
     product = sum(value for name, value in figures["lines"].items() if name not in ("deploy", "examples"))
     sys.stdout.write(f"grader, sandbox and tools: {product:,} lines of Python and C++\n")
-    sys.stdout.write(f"grader and sandbox: {sum(figures['modules'][name] for name in main)} modules, {functions:,} functions of ")
-    sys.stdout.write(f"{lines / functions:.1f} lines in the mean, pronouns are {100 * pronouns / names:.1f} % of {names:,} names\n")
 
 
 def excesses(figures: dict[str, Counter[str]], ceilings: dict[str, dict[str, int]]) -> list[str]:
@@ -122,14 +109,10 @@ def main() -> int:
     figures = count()
     ceilings: dict[str, dict[str, int]] = tomllib.loads(CEILINGS.read_text()) if CEILINGS.exists() else {}
     if options.lower:
-        write(
-            {
-                kind: {
-                    name: min(value, ceilings[kind].get(name, 0) if kind in ceilings else value) for name, value in figures[kind].items()
-                }
-                for kind in LIMITED
-            }
-        )
+        for kind, counts in figures.items():
+            limits = ceilings.get(kind, counts)
+            ceilings[kind] = {name: min(value, limits.get(name, 0)) for name, value in counts.items()}
+        write(ceilings)
         return 0
     if options.check:
         lines = excesses(figures, ceilings)

@@ -15,6 +15,7 @@ from grader.isolation.directories import box_output, link_directory, slot_uid
 from grader.isolation.settings import BoxSettings
 from grader.isolation.supervision import live
 from grader.isolation.toolchain import package_directory, plug_ins, search_path
+from sandbox.protocol.box_modules import box_modules
 
 UNSAFE = "UNSAFE: a submission sees this host's files and network; use it for your own kernels only"
 
@@ -66,9 +67,10 @@ class ProcessIsolation(host_box.HostIsolation):
     def _launch(
         self, spec: BoxSpec, link_dir: Path, scratch: Path, uid: int, own_uid: bool, grant: gpu.Grant, *, limited: bool
     ) -> host_box.Launch:
+        packages = (package_directory(module.partition(".")[0]) for module in ("sandbox", *box_modules().values()))
         paths = {
             "python": sys.executable,
-            "lib": ":".join(map(str, (package_directory("sandbox").parent, *(path.parent for path in plug_ins())))),
+            "lib": ":".join(dict.fromkeys(str(path.parent) for path in (*packages, *plug_ins()))),
             "link": str(link_dir),
             "src": str(spec.src_dir or ""),
             "out": str(spec.out_dir or ""),

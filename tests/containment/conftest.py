@@ -16,18 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation import BoxSpec, Purpose, probe
+from grader.isolation import BoxSpec, Purpose
 from grader.isolation.bubblewrap import BubblewrapIsolation
 from grader.isolation.directories import hold_slot, shared_slot_directory, slot_uid
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.settings import BoxSettings, Protections
 from sandbox.protocol.wire import BoxCause
+from tests import fakes
 from tests.containment.inventory import NAME, places, traces
+from tests.requirements import absent
 from tests.turns import TURN_VARIABLE
 
 CAGES = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation}
-SIZES = {"memory_bytes": 128 << 20, "output_bytes": 1 << 20, "file_bytes": 16 << 20, "tmp_bytes": 8 << 20}
-LIMITS = replace(probe.LIMITS, wall_s=120.0, cpu_s=20.0, process_count=24, **SIZES)
 HANG_S = 60  # bounds what may not hang, and nothing else
 # Who made it is in the name of all that a test makes, so that nobody takes another session's for a leftover.
 SESSION = f"{NAME}{os.getpid()}x"
@@ -99,7 +99,7 @@ class Cage:
             box_id=f"c{time.monotonic_ns()}",
             purpose=purpose,
             argv=argv or ("{python}", "-I", "-S", "-c", self.code(attack), *words),
-            limits=replace(LIMITS, **(limits or {})),
+            limits=replace(fakes.LIMITS, **(limits or {})),
             slot=self.slot,
             **changes,
         )
@@ -190,11 +190,8 @@ async def usable(name, found_cages):
             isolation = CAGES[name](BoxSettings(state_id="check", runtime_dir=Path(directory)))
             found_cages[name] = await isolation.check()
             await isolation.close()
-    found = found_cages[name]
-    if not found.usable:
-        if os.environ.get(f"GRADER_REQUIRE_{name.upper()}") == "1":
-            pytest.fail(found.detail)
-        pytest.skip(found.detail)
+    if not found_cages[name].usable:
+        absent(name, found_cages[name].detail)
 
 
 async def caged(name):

@@ -4,7 +4,6 @@ import asyncio
 import os
 import stat
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.attempt import StepClock
 from grader.grading.build import build_artifact
 from grader.isolation import BoxSpec, Purpose, probe
-from grader.model import Lease, SourceFile, Submission, SubmissionState
+from grader.model import SourceFile
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -37,10 +36,7 @@ async def fleet(isolation, settings, place):
 async def job(fleet, content=SOURCE):
     """Build as a submission is built; the fact and the bytes."""
     new = replace(fakes.new_submission(), sources=(SourceFile(path="kernel.cu", content=content),))
-    submission = Submission(
-        submission_id="cached", new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC)
-    )
-    lease = Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="test")
+    lease = fakes.lease(new)
     with fleet.workspace(lease) as work:
         environment = wire.Environment(device="", device_kind="emulated", clock=wire.Clock.HOST)
         build = await build_artifact(lease, fleet, work, environment, StepClock())

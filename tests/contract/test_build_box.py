@@ -5,16 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from grader.isolation import BoxSpec, Purpose, probe
+from grader.isolation import BoxSpec, Purpose
 from grader.isolation.pickup import pick_up
 from sandbox.protocol import elf, wire
 from sandbox.protocol.wire import BoxCause
+from tests import fakes
 
 BUILDER = (
     "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('sandbox.builder.build', run_name='__main__', alter_sys=True)"
 )
-SIZES = {"memory_bytes": 2 << 30, "output_bytes": 1 << 20, "file_bytes": 64 << 20, "tmp_bytes": 256 << 20}
-LIMITS = replace(probe.LIMITS, wall_s=120.0, cpu_s=120.0, process_count=64, open_file_count=256, **SIZES)
+LIMITS = replace(
+    fakes.LIMITS, cpu_s=120.0, memory_bytes=2 << 30, process_count=64, file_bytes=64 << 20, tmp_bytes=256 << 20, open_file_count=256
+)
 KERNEL = """
 __global__ void copy(const float* a, float* b) { b[threadIdx.x] = a[threadIdx.x]; }
 extern "C" void solve(const float* a, float* b, long n, cudaStream_t stream) { copy<<<1, n, 0, stream>>>(a, b); }

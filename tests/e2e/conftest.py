@@ -75,6 +75,14 @@ def cli(environment: dict[str, str], tmp_path: Path) -> Cli:
     return run
 
 
+def first_word(process: subprocess.Popen[str]) -> str:
+    """The first word that a command prints; its errors fail the test where there is none."""
+    assert process.stdout is not None and process.stderr is not None
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return line.split()[0]
+
+
 def heed_signals() -> None:
     """As from a terminal: a shell has its background jobs ignore interrupts, and that would be inherited."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

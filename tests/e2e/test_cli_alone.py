@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cli, started
+from tests.e2e.conftest import Cli, first_word, started
 
 pytestmark = pytest.mark.slow  # each starts a server and a judge of its own
 
@@ -122,7 +122,7 @@ def test_a_signal_cancels(cli: Cli, environment: dict[str, str], tmp_path: Path,
     mine = write(tmp_path / "mine.cu", ENDLESS)
     with started(environment, "submit", mine, *LOCAL) as process:
         assert process.stdout is not None and process.stderr is not None
-        name = process.stdout.readline().split()[0]
+        name = first_word(process)
         for line in process.stdout:
             if line.startswith("building: built"):
                 break
@@ -142,7 +142,7 @@ def test_a_closed_pipe_cancels_and_is_no_verdict(cli: Cli, environment: dict[str
     """As `| head -1` leaves it: 1 would be another verdict. The control reads all, and the kernel is right."""
     with started(environment, "submit", ADD / "grid_stride.cu", "--mode", "test", *LOCAL) as process:
         assert process.stdout is not None and process.stderr is not None
-        name = process.stdout.readline().split()[0]
+        name = first_word(process)
         for _, _ in zip(range(1, lines), process.stdout, strict=False):
             pass
         process.stdout.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cli, started
+from tests.e2e.conftest import Cli, first_word, started
 from tests.harness.programs import program
 from tests.run_files import cache_directory
 
@@ -101,7 +101,7 @@ def test_a_submission_that_is_waited_for_is_cancelled_by_a_signal(
     words = ("submit", gated.kernel, "--problem", "patient_add", "--server", address, "--mode", "test")
     with started(environment, *words) as process:
         assert process.stdout is not None and process.stderr is not None
-        name = process.stdout.readline().split()[0]
+        name = first_word(process)
         if number is None:
             process.stdout.close()
         else:

@@ -1,5 +1,6 @@
-"""The package of docs/extending.md: a language, a format and an isolation from outside the tree, found by their entry points."""
+"""The package of docs/extending.md: a language, a format, an isolation, a mode and a device from outside the tree."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,24 +17,9 @@ PACKAGE = ROOT / "examples" / "extension"
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package, installed where only PYTHONPATH finds it."""
     target = tmp_path_factory.mktemp("extension")
-    source = target / "source"
-    source.mkdir()
-    for path in PACKAGE.iterdir():
-        if path.is_file():
-            (source / path.name).write_bytes(path.read_bytes())
-    words = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-        "--target",
-        str(target / "lib"),
-        str(source),
-    ]
-    subprocess.run([sys.executable, *words], check=True)
+    source = shutil.copytree(PACKAGE, target / "source", ignore=shutil.ignore_patterns("__pycache__"))
+    words = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", target / "lib", source]
+    subprocess.run([sys.executable, "-m", "pip", "install", *words], check=True)
     return target / "lib"
 
 
@@ -70,6 +56,27 @@ def test_a_format_of_another_package_is_graded(extended, tmp_path):
     assert verdict(extended, source, "product", "--sandbox", "same_host") == "VERDICT_ACCEPTED"
     source.write_text("out0 = in1 * in1\n")
     assert verdict(extended, source, "product", "--sandbox", "same_host") == "VERDICT_WRONG_ANSWER"
+
+
+def test_a_mode_of_another_package_is_graded(extended, tmp_path):
+    """Its facts are in the report as far as its row discloses them."""
+    source = tmp_path / "kernel.formula"
+    source.write_text("out0 = in0 + in1\n")
+    done = extended("submit", source, "--problem", "vector_add", "--mode", "profile", "--sandbox", "same_host", "--json")
+    assert done.stdout, done.stderr
+    assert done.json["report"]["profile"] == {"remarks": ["1 lines"]}
+
+
+PLAIN = 'extern "C" void solve(const float* a, const float* b, float* c, long n, void*) { for (int i = 0; i < n; i++) c[i] = a[i] + b[i]; }'
+
+
+def test_a_device_of_another_package_is_graded_on(cli, environment, tmp_path):
+    """In place of the emulated device; a CUDA kernel is no plain C++."""
+    environment |= {"PYTHONPATH": str(PACKAGE), "GRADER_BOX_MODULES": "emulated=formula_device.toolchain"}
+    for text, expected in ((PLAIN, "ACCEPTED"), (PLAIN.replace("+ b", "- b"), "WRONG_ANSWER"), (f"__global__ {PLAIN}", "COMPILE_ERROR")):
+        (tmp_path / "kernel.cu").write_text(text)
+        words = ("--mode", "test", "--sandbox", "process", "--device", "emulated", "--skip-sanitizer")
+        assert verdict(cli, tmp_path / "kernel.cu", "vector_add", *words) == f"VERDICT_{expected}"
 
 
 def test_without_the_package_none_of_it_is_known(cli, tmp_path):

@@ -82,7 +82,7 @@ async def test_an_example_gets_the_verdict_of_its_first_line(fleet: LocalFleet, 
     expected = text.splitlines()[0].removeprefix("# expect:").strip()
     sizes = () if not fleet.isolation.SAFE or path.parent.name != "vector_add" else SIZES  # all of them once
     report = await graded(fleet, text, problem=path.parent.name, sizes=sizes)
-    assert verdict(report).startswith(expected), report.summary
+    assert verdict(report).startswith(expected), f"{report.summary}\n{report.build.log}"
 
 
 async def test_a_module_that_never_ends_its_import_is_stopped(fleet: LocalFleet) -> None:

@@ -18,6 +18,7 @@ import pytest
 from sandbox.protocol import wire
 from tests.harness.grading import ROOT, Graded
 from tests.harness.messages import LENGTH_BYTES, SOCKET, Answer, BuildRequest, GradingRequest, ServiceFailed, Unusable, frame
+from tests.requirements import absent
 
 RUN_DIR_VARIABLE, OWNER_VARIABLE = "GRADER_TEST_RUN_DIR", "GRADER_TEST_OWNER_PID"
 PID, LOG = "grading.pid", "grading.log"
@@ -67,9 +68,7 @@ class GradingClient:
     def _checked(self, answer: Answer, isolation: str) -> tuple:
         match answer:
             case Unusable(detail=detail):
-                if os.environ.get(f"GRADER_REQUIRE_{isolation.upper()}") == "1":
-                    pytest.fail(detail)
-                pytest.skip(detail)
+                absent(isolation, detail)
             case ServiceFailed(detail=detail):
                 pytest.fail(f"the grading service failed: {detail}\n{self._log()}")
         return answer

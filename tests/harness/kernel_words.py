@@ -37,6 +37,6 @@ def problem_path(name: str, *directories: Path) -> Path:
 def problem_at(path: Path) -> Problem:
     """Return the problem, by whatever format it is in."""
     problem_format = formats.detect_format(path)
-    assert problem_format is not None, f"{path} is no problem"
+    assert problem_format is not None, f"{path} is no problem{formats.installation_hint()}"
     problem: Problem = problem_format.load(path)
     return problem

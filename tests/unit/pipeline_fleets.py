@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from grader.dispatch.local_fleet import LocalFleet
-from grader.model import Lease, Submission, SubmissionState
+from grader.model import Lease
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -15,12 +14,9 @@ from tests import fakes
 def lease(name: str = "s1", *, workloads: tuple[wire.Workload, ...] = (), **fields: object) -> Lease:
     """A first attempt. fields: of the submission."""
     new = replace(fakes.new_submission(), **fields)  # type: ignore[arg-type]
-    submission = Submission(
-        submission_id=name, new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
-    )
     problem = fakes.problem()
     problem = replace(problem, spec=replace(problem.spec, workloads=workloads or problem.spec.workloads))
-    return Lease(submission=submission, problem=problem, attempt=1, worker_id="w")
+    return fakes.lease(new, problem, submission_id=name, attempt_count=1)
 
 
 def workloads_of(*sizes: tuple[str, int, bool]) -> tuple[wire.Workload, ...]:

@@ -7,20 +7,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-from grader.isolation import BoxSpec, Limits, Purpose
+from grader.isolation import BoxSpec, Purpose
 from grader.isolation.supervision import SupervisedBox
 from sandbox.protocol.wire import BoxCause
-
-LIMITS = Limits(
-    wall_s=60.0, cpu_s=1.0, memory_bytes=1, process_count=1, output_bytes=1, file_bytes=1, tmp_bytes=1, open_file_count=1
-)  # fmt: skip
+from tests import fakes
 
 
 class Nothing(SupervisedBox):
     """A box without processes, which ends only at a limit."""
 
     def __init__(self, wall_s: float) -> None:
-        spec = BoxSpec(box_id="b", purpose=Purpose.RUN, argv=(), limits=replace(LIMITS, wall_s=wall_s), slot=0)
+        spec = BoxSpec(box_id="b", purpose=Purpose.RUN, argv=(), limits=replace(fakes.LIMITS, wall_s=wall_s), slot=0)
         super().__init__(spec, 1, watch_memory=False)
 
     async def start(self) -> None:

@@ -5,7 +5,6 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from grader.grading.build import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _build_
 from grader.grading.ports import Workspace
 from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
-from grader.model import Lease, SourceFile, Submission, SubmissionState
+from grader.model import Lease, SourceFile
 from sandbox.compilers import build_result, steps
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause, BuildOutcome
@@ -198,10 +197,7 @@ class FakeHost:
 
 def lease(content: str = "int x;", **fields: str) -> Lease:
     new = replace(fakes.new_submission(**fields), sources=(SourceFile(path="kernel.cu", content=content),))
-    submission = Submission(
-        submission_id="s", new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC), attempt_count=1
-    )
-    return Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="w")
+    return fakes.lease(new)
 
 
 async def built(

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import pytest
 
 from grader.api import messages
-from grader.model import Event, Report, Submission, SubmissionState, Verdict
+from grader.model import Event, Report, Verdict
 from grader.rules.disclosure import TABLE, Exposure, Redactor, Treatment, redact, treatment
 from sandbox.protocol import wire
 from tests import fakes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SUBMISSION = Submission(submission_id="s1", new=fakes.new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=NOW)
+SUBMISSION = fakes.submission(create_time=NOW)
 KINDS = (*typing.get_args(wire.Fact), Event, Report)
 # A value for each field that would be recognised in anything made of it.
 TRIAL = {

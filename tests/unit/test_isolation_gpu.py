@@ -1,6 +1,7 @@
 """How a box gets one GPU: what is found on the host, and what each isolation makes of it."""
 
 import os
+import shutil
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from grader.isolation.launch import cores_for_boxes
 from grader.isolation.process import ProcessIsolation
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.toolchain import Toolchain
+from tests.requirements import absent
 
 VERSION = "580.159.04"
 KERNEL = f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {VERSION}  Release Build  (builder@host)  Tue Jan 1 2026\nGCC: 13\n"
@@ -268,9 +270,11 @@ async def test_a_box_without_its_driver_is_our_fault(host: Path, access: GpuAcce
     (host / "dev/nvidia-uvm").unlink()
     settings = BoxSettings(state_id="t", runtime_dir=tmp_path / "runtime")
     missing = partial(gpu.find_driver, root=host, library_path="", loader_cache="")
-    for isolation in (ProcessIsolation(settings, find_driver=missing), BubblewrapIsolation(settings, find_driver=missing)):
+    for kind in (ProcessIsolation, BubblewrapIsolation):
+        if kind is BubblewrapIsolation and shutil.which("bwrap") is None:
+            absent("bubblewrap", "bwrap is not installed")
         with pytest.raises(DriverMissing, match="nvidia-uvm"):
-            async with isolation.start(run_spec(access)):
+            async with kind(settings, find_driver=missing).start(run_spec(access)):
                 pass
 
 

@@ -1,4 +1,4 @@
-"""A made-up field of the report, added to a copy of the product: four files carry it from the judge to the terminal."""
+"""A made-up field of the report, and a made-up reason of a verdict, added to copies of the product: four files, and two."""
 
 from __future__ import annotations
 
@@ -65,17 +65,14 @@ for hidden in (False, True):
 """
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory):
-    """The product with the field."""
-    place = tmp_path_factory.mktemp("product")
+def changed(place: Path, changes: dict[str, tuple[str, str]]) -> Path:
+    """A copy of the product with these lines behind those."""
     for folder in ("grader", "sandbox", "proto", "tools"):
         shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, (line, lines) in CHANGES.items():
+    for name, (line, lines) in changes.items():
         text = (place / name).read_text("utf-8")
         assert text.count(line) == 1, name
         (place / name).write_text(text.replace(line, line + lines), "utf-8")
-    run(place, "tools/generate_proto.py")
     return place
 
 
@@ -86,8 +83,36 @@ def run(place: Path, *arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_new_field_of_the_report_touches_four_files(copy):
+def test_a_new_field_of_the_report_touches_four_files(tmp_path):
     """It travels, but not of a hidden workload; and one that does not say who may see it is never shown."""
     assert len(CHANGES) == 4
-    public, hidden, _ = run(copy, "-c", TRAVEL).split("the next")
+    place = changed(tmp_path, CHANGES)
+    run(place, "tools/generate_proto.py")
+    public, hidden, _ = run(place, "-c", TRAVEL).split("the next")
     assert "12 turns, 71 C, 0 W" in public and "certified" in hidden and "71 C" not in hidden
+
+
+REASON = {
+    "grader/model.py": ('    POLICY = "POLICY"\n', '    TOO_HOT = "TOO_HOT"\n'),
+    "grader/verdict/fold.py": (
+        "            case wire.Build() if fact.outcome is not BuildOutcome.BUILT:\n                return _build(fact)\n",
+        '            case wire.Environment(device="hot"):\n                return Verdict.RUNTIME_ERROR, Reason.TOO_HOT, "Too hot."\n',
+    ),
+}
+SHOWN = """
+from grader.api.messages import report_to_proto
+from grader.rules.disclosure import Redactor
+from grader.verdict.fold import fold
+from grader.views import formatting
+from sandbox.protocol import wire
+
+facts = (wire.Environment(device="hot", device_kind="cuda", clock=wire.Clock.HOST), wire.Finished(job_id="job"))
+report = report_to_proto(fold(facts), Redactor({}))
+print(formatting.verdict_name(report), report.reason, report.summary)
+"""
+
+
+@pytest.mark.slow
+def test_a_new_reason_of_a_verdict_touches_two_files(tmp_path):
+    assert len(REASON) == 2
+    assert run(changed(tmp_path, REASON), "-c", SHOWN) == "RUNTIME_ERROR TOO_HOT Too hot.\n"

@@ -13,7 +13,7 @@ from grader.api.messages import event_to_proto
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import InvalidSubmission
 from grader.intake import gate
-from grader.model import Event, Problem, Submission, SubmissionState
+from grader.model import Event, Problem
 from grader.rules.disclosure import Redactor
 from grader.v1 import grader_service_pb2, report_pb2, submission_pb2
 from grader.views import formatting
@@ -119,10 +119,7 @@ def test_a_report_says_why_a_measurement_ended(end: str, text: str) -> None:
 
     def shown(found: wire.Measurement) -> report_pb2.Measurement:
         event = Event(sequence=1, event_time=NOW, attempt=1, fact=found)
-        submission = Submission(
-            submission_id="s", new=fakes.new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=NOW
-        )
-        return event_to_proto(event, submission, Redactor.for_problem(PROBLEM)).measurement
+        return event_to_proto(event, fakes.submission(), Redactor.for_problem(PROBLEM)).measurement
 
     message = shown(measurement)
     assert (message.turn_count, message.half_width) == (18, 0.0093)

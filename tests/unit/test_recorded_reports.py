@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from grader.api import messages, stable_json
 from grader.ledger import records
-from grader.model import Event, Report, Submission, SubmissionState
+from grader.model import Event, Report
 from grader.rules.disclosure import Redactor
 from sandbox.protocol import wire
 from tests import fakes
@@ -30,7 +30,7 @@ from tests.server import made_up_reports
 
 PLACE = Path(__file__).parent / "recorded" / "reports.json.gz"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SUBMISSION = Submission(submission_id="s1", new=fakes.new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=NOW)
+SUBMISSION = fakes.submission(create_time=NOW)
 HIDDEN = {"secret33": "hidden-1", "secret97": "hidden-2", made_up_reports.HIDDEN[0]: "hidden-3"}
 REDACTORS = {"outside": Redactor(HIDDEN, "float32"), "competition": Redactor(HIDDEN, "float32", secret=True)}
 REPORT = TypeAdapter(Report)

@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from grader.api.messages import submission_to_proto
 from grader.grading import attempt
 from grader.grading.attempt import StepClock
-from grader.model import Submission, SubmissionState
+from grader.model import SubmissionState
 from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
 from grader.verdict.fold import fold
@@ -65,10 +65,7 @@ def shown(*, attempt: int = 1, secret: bool = False) -> submission_pb2.Submissio
     """A graded submission that waited for two seconds, as the API shows it."""
     rejected = wire.Build(outcome=wire.BuildOutcome.REJECTED)
     report = fold([fakes.ENVIRONMENT, rejected, timeline((Step.BOX, 0, 400_000), (Step.COMPILE, 400_000, 1_500_400_000))])
-    found = Submission(
-        submission_id="s1",
-        new=fakes.new_submission(),
-        problem_digest="d",
+    found = fakes.submission(
         state=SubmissionState.SUCCEEDED,
         create_time=CREATED,
         attempt_count=attempt,

@@ -16,15 +16,14 @@ from grader.dispatch import warm_boxes
 from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes
 from grader.errors import SandboxBroken
 from grader.grading.run_box import JobPipes, started
-from grader.isolation import Box, BoxSpec, GpuAccess, IsolationBroken, Limits, Purpose
+from grader.isolation import Box, BoxSpec, GpuAccess, IsolationBroken, Purpose
 from sandbox.protocol.box_files import GO, READY
 from tests import fakes
 from tests.unit.pipeline_fleets import until
 
-LIMITS = Limits(
-    wall_s=900.0, cpu_s=1.0, memory_bytes=1, process_count=1, output_bytes=1, file_bytes=1, tmp_bytes=1, open_file_count=1
-)  # fmt: skip
-SPEC = BoxSpec(box_id="job-run", purpose=Purpose.RUN, argv=("{python}", "--language", "cuda"), limits=LIMITS, slot=7)
+SPEC = BoxSpec(
+    box_id="job-run", purpose=Purpose.RUN, argv=("{python}", "--language", "cuda"), limits=replace(fakes.LIMITS, wall_s=900.0), slot=7
+)
 
 
 class WaitingBox(fakes.FakeBox):
@@ -107,7 +106,7 @@ def of(tmp_path: Path, language: str = "cuda", number: int = 0, wall_s: float = 
     """The box of a job."""
     link_dir = tmp_path / f"job{language}{number}"
     link_dir.mkdir(exist_ok=True)
-    return replace(SPEC, argv=("{python}", "--language", language), link_dir=link_dir, limits=replace(LIMITS, wall_s=wall_s))
+    return replace(SPEC, argv=("{python}", "--language", language), link_dir=link_dir, limits=replace(fakes.LIMITS, wall_s=wall_s))
 
 
 async def used(pool: WarmBoxes, spec: BoxSpec) -> Path:

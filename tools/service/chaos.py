@@ -37,10 +37,8 @@ from tools.service.stub_server import BOX_COMMAND, JUDGE_MODULE, POOL_COMMAND
 
 PATIENCE_S = 300.0  # for what still runs when all are acknowledged
 GONE_S = 15.0  # for orphaned processes to end
-QUEUED = submission_pb2.SUBMISSION_STATE_QUEUED
-SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
-RUNNING = submission_pb2.SUBMISSION_STATE_RUNNING
-FAILED = submission_pb2.SUBMISSION_STATE_FAILED
+_STATE = submission_pb2.SubmissionState.Value
+QUEUED, RUNNING, SUCCEEDED, FAILED = (_STATE(f"SUBMISSION_STATE_{name}") for name in ("QUEUED", "RUNNING", "SUCCEEDED", "FAILED"))
 # A part of the command of a process that is killed. A box of the pool waits for a job, or has one.
 MARKS = {"judge": JUDGE_MODULE, "box": " ".join(BOX_COMMAND), "pool": " ".join(POOL_COMMAND)}
 # Errors of a server that dies: the client repeats the call with the same request id.
@@ -54,11 +52,9 @@ class Outcome:
     seconds: float = 0.0
     acknowledged: int = 0
     retries: int = 0
-    killed: dict[str, int] = field(default_factory=dict)
-    attempts_most: int = 0
-    repeated_attempts: int = 0
-    verdicts: dict[str, int] = field(default_factory=dict)
-    given_up: dict[str, int] = field(default_factory=dict)
+    killed: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    given_up: Counter[str] = field(default_factory=Counter)
     without_verdict: list[str] = field(default_factory=list)
     judged_twice: list[str] = field(default_factory=list)
     unacknowledged: int = 0
@@ -112,7 +108,6 @@ class _Chaos:
         self._keys = host.make_keys(options.users, directory / "state0", options.database)
         self._acknowledged: dict[str, list[str]] = {user: [] for user in self._keys}
         self._outcome = Outcome()
-        self._killed: Counter[str] = Counter()
 
     async def run(self) -> Outcome:
         start_s = time.monotonic()
@@ -131,16 +126,13 @@ class _Chaos:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            verdicts: Counter[str] = Counter()
             for user, key in self._keys.items():
                 async with GraderClient(self._servers[0].address, key=key) as client:
-                    await self._check(client, self._acknowledged[user], verdicts)
-            self._outcome.verdicts = dict(verdicts)
+                    await self._check(client, self._acknowledged[user])
         finally:
             for process in (*self._workers, *self._servers):
                 await asyncio.to_thread(process.stop)
         self._outcome.seconds = time.monotonic() - start_s
-        self._outcome.killed = dict(self._killed)
         return self._outcome
 
     async def _submit(self, user: str, key: str) -> None:
@@ -172,7 +164,7 @@ class _Chaos:
 
     async def _kill(self) -> None:
         kinds = self._options.kill or ("server", *(("judge", "box", "worker") if self._workers else MARKS))
-        while self._killed.total() < self._options.kill_most:
+        while self._outcome.killed.total() < self._options.kill_most:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * self._options.kill_every)
             kind = self._random.choice(kinds)
             if kind in MARKS:
@@ -180,19 +172,19 @@ class _Chaos:
                 pids = [pid for parent in hosts for pid, command in host.children(parent.pid).items() if MARKS[kind] in command]
                 for pid in self._random.sample(pids, min(1, len(pids))):
                     host.kill(pid)
-                    self._killed[kind] += 1
+                    self._outcome.killed[kind] += 1
             else:
                 process = self._random.choice(self._servers if kind == "server" else self._workers)
                 await asyncio.to_thread(process.kill)
                 process.start()
-                self._killed[kind] += 1
+                self._outcome.killed[kind] += 1
 
     async def _print_progress(self) -> None:
         while True:
-            sys.stderr.write(f"{self._outcome.acknowledged} of {self._options.submissions} acknowledged, killed: {dict(self._killed)}\n")
+            sys.stderr.write(f"{self._outcome.acknowledged} of {self._options.submissions} acknowledged, killed: {self._outcome.killed}\n")
             await asyncio.sleep(10.0)
 
-    async def _check(self, client: GraderClient, names: Sequence[str], verdicts: Counter[str]) -> None:
+    async def _check(self, client: GraderClient, names: Sequence[str]) -> None:
         """Compare what the servers have of a user's submissions with what was acknowledged, in this order."""
         start_ns = 0
         self._outcome.unacknowledged += len({name async for name in host.listed(client)} - set(names))
@@ -201,21 +193,18 @@ class _Chaos:
             events = [event async for event in client.watch(name)]
             states = [event.submission.state for event in events if event.HasField("submission")]
             if submission.state == FAILED and states.count(RUNNING) >= FAILURE_LIMIT:
-                reason = submission.error.message.partition(":")[0]
-                self._outcome.given_up[reason] = self._outcome.given_up.get(reason, 0) + 1
+                self._outcome.given_up[submission.error.message.partition(":")[0]] += 1
                 continue
             if submission.state != SUCCEEDED:
                 self._outcome.without_verdict.append(f"{name} {submission.error.message}".strip())
                 continue
-            verdicts[f"{report_pb2.Verdict.Name(submission.report.verdict)} {submission.report.reason}".strip()] += 1
+            self._outcome.verdicts[f"{report_pb2.Verdict.Name(submission.report.verdict)} {submission.report.reason}".strip()] += 1
             if states.count(SUCCEEDED) != 1 or len(submission.judgements) != 1:
                 self._outcome.judged_twice.append(name)
             first = next(event for event in events if event.submission.state == RUNNING)
             if first.event_time.ToNanoseconds() < start_ns:
                 self._outcome.out_of_order.append(name)
             start_ns = first.event_time.ToNanoseconds()
-            self._outcome.attempts_most = max(self._outcome.attempts_most, submission.attempt_count)
-            self._outcome.repeated_attempts += submission.attempt_count > 1
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -11,14 +11,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from grader.api.client import GraderClient
 from grader.config import Settings
 from grader.errors import GraderError
+from grader.isolation import processes
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.v1 import submission_pb2
@@ -147,17 +148,7 @@ async def listed(client: GraderClient, **filters: Any) -> AsyncIterator[str]:
             return
 
 
-def parents() -> dict[int, int]:
-    """Return the parent of each process of this host."""
-    table = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError, IndexError):
-                table[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    return table
-
-
-def commands(pids: set[int]) -> dict[int, str]:
+def commands(pids: Iterable[int]) -> dict[int, str]:
     """Return the command lines of those of these processes that are still there."""
     lines = {}
     for pid in pids:
@@ -168,31 +159,18 @@ def commands(pids: set[int]) -> dict[int, str]:
 
 def children(pid: int) -> dict[int, str]:
     """Return the direct children of a process with their command lines."""
-    return commands({child for child, parent in parents().items() if parent == pid})
+    return commands(child for child, facts in processes.table().items() if facts.parent == pid)
 
 
 def descendants(pid: int) -> dict[int, str]:
     """Return the children of a process, their children, and so on, with their command lines."""
-    table, pids, layer = parents(), set[int](), {pid}
-    while layer := {child for child, parent in table.items() if parent in layer}:
-        pids |= layer
-    return commands(pids)
-
-
-def marked(directory: Path) -> dict[int, str]:
-    """Return all processes of the run in this directory with their command lines."""
-    pids, mark = set(), f"{MARK}={directory}\0".encode()
-    for pid in parents():
-        with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{pid}/environ").read_bytes():
-                pids.add(pid)
-    return commands(pids)
+    return commands(processes.descendants(pid, processes.table()) - {pid})
 
 
 def left_behind(directory: Path, patience_s: float) -> list[str]:
     """Kill the processes of this run that have not ended after so long, and return their command lines."""
     deadline_s = time.monotonic() + patience_s
-    while (strays := marked(directory)) and time.monotonic() < deadline_s:
+    while (strays := commands(processes.labelled(**{MARK: str(directory)}))) and time.monotonic() < deadline_s:
         time.sleep(0.2)
     for pid in strays:
         kill(pid)
@@ -208,12 +186,11 @@ def kill(pid: int) -> None:
 def show(program: str, figures: Any, faults: Sequence[str], *, as_json: bool) -> int:
     """Print the figures of a run, a dataclass, and its faults; return the exit code."""
     if as_json:
-        sys.stdout.write(json.dumps(asdict(figures)) + "\n")
+        sys.stdout.write(json.dumps(vars(figures)) + "\n")
     else:
         rows: dict[str, object] = dict(facts(f"python -m tools.service.{program}", sys.argv[1:]))
-        for name, value in asdict(figures).items():
-            shown = f"{value:.2f}" if isinstance(value, float) else len(value) if isinstance(value, list) else value
-            rows[name.replace("_", " ")] = shown
+        for name, value in vars(figures).items():
+            rows[name.replace("_", " ")] = {float: "{:.2f}".format, list: len, Counter: dict}.get(type(value), str)(value)
         sys.stdout.write("\n".join(table_lines(("figure", "value"), rows.items())) + "\n")
     for fault in faults[:FAULTS_SHOWN]:
         sys.stderr.write(f"fault: {fault}\n")

@@ -48,12 +48,12 @@ class FaultOutcome:
 
     fault: str
     acknowledged: list[str] = field(default_factory=list)
-    refused: dict[str, int] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
     unready: str = ""
     unready_after_s: float = 0.0
     recovered_s: float = 0.0
     graded_s: float = 0.0
-    states: dict[str, int] = field(default_factory=dict)
+    states: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
 
     def faults(self) -> list[str]:
@@ -112,12 +112,11 @@ class FaultedServer(host.Process):
         try:
             self.outcome.acknowledged.append((await client.submit(kernel)).name)
         except GraderError as error:
-            self.outcome.refused = dict(Counter(self.outcome.refused) + Counter([str(error)[:200]]))
+            self.outcome.refused[str(error)[:200]] += 1
 
     async def until_graded(self) -> None:
         """Wait until all submissions have ended; note their states."""
         start_s = time.monotonic()
-        states: Counter[str] = Counter()
         async with self.client() as client, asyncio.timeout(PATIENCE_S):
             while (await client.list_submissions(page_size=1, states=UNFINISHED)).submissions:
                 await asyncio.sleep(POLL_S)
@@ -127,10 +126,9 @@ class FaultedServer(host.Process):
                 except GraderError as error:
                     self.outcome.errors.append(f"{name}: {error}")
                     continue
-                states[submission_pb2.SubmissionState.Name(submission.state)] += 1
+                self.outcome.states[submission_pb2.SubmissionState.Name(submission.state)] += 1
                 if submission.error.message:
                     self.outcome.errors.append(f"{name}: {submission.error.message}")
-        self.outcome.states = dict(states)
         self.outcome.graded_s = self.outcome.recovered_s + time.monotonic() - start_s
 
 

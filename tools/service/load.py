@@ -48,7 +48,7 @@ class Figures:
     seconds: float
     rate: float
     accepted: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
     graded: int = 0
     submit_p50_ms: float = 0.0
     submit_p99_ms: float = 0.0
@@ -125,7 +125,7 @@ async def _submit_all(pid: int, clients: Sequence[GraderClient], figures: Figure
         try:
             submission = await client.submit(host.submission(f"{index} {random.random()}"))
         except GraderError as error:
-            figures.refused = dict(Counter(figures.refused) + Counter([type(error).__name__]))
+            figures.refused[type(error).__name__] += 1
             return
         latencies_ms.append((loop.time() - due_s) * 1000)
         figures.accepted += 1

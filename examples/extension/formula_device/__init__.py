@@ -1,0 +1,1 @@
+"""A device of its own; `toolchain.py` is all of it."""
