@@ -161,7 +161,7 @@ class Baseline:
             self._process.stdin.flush()
 
         with connect(self._device, self._link, job, b"", LOAD_S, before=tell) as runner:
-            if not (isinstance(runner.loaded, Answer) and runner.loaded.status is Status.OK):
+            if runner.load_fact.outcome is not wire.LoadOutcome.LOADED:
                 raise RuntimeError(f"the baseline did not load: {runner.loaded}")
             yield runner
 

@@ -12,7 +12,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from sandbox.judge.baseline import Baseline, HostActivity, KeptTimings, runner_j
 from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
 from sandbox.judge.references import ReferenceFailed, Task, load_task
-from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
+from sandbox.judge.runner_link import NoRunner, RunnerLink, accept, connect
 from sandbox.judge.timing.box_load import box_load
 from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, TimingSetup, time_alone, with_new_nulls
 from sandbox.judge.timing.measure import measure
@@ -46,8 +46,16 @@ INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 30, 1 << 30
 SOLO_SHARE = 0.5  # of a sweep's time, for the baselines while they are alone; the sizes behind that are left out
 
 
+class RestartNeeded(Exception):
+    """The baselines have to be timed before this kernel can be: it is verified, or was measured next to times that do not fit."""
+
+    def __init__(self, cause: wire.RestartCause) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
 def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[str, float] | None = None) -> Iterator[wire.Fact]:
-    """Emit the facts of one job. Ends with Finished, or with Broken where the kernel is not to blame."""
+    """Emit the facts of one job. Ends with Finished, with Restart, or with Broken where the kernel is not to blame."""
     sweep_end_s = time.monotonic() + job.sweep_s
     try:
         task = load_task(job.problem, device.TORCH)
@@ -57,54 +65,32 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             raise RuntimeError("the artifact is not the one that was built")
         yield plan_trials(job)
         device.reserve(rounded(working_bytes(job.problem)))
-        with ExitStack() as open_links:
-            clock, measured = None, _measured(job)
-            solo = baseline.kept.find(job.problem, measured, device.conditions()) if job.kept_times and measured else None
-            # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the
-            # host's clock they are not, for the box imports meanwhile.
-            at_once = bool(measured) and device.CLOCK is wire.Clock.DEVICE_EVENTS and baseline.kept.unfit(job.problem)
-            if measured and (solo is not None or not job.kept_times or at_once):
-                trusted = open_links.enter_context(baseline.serve(job.problem, job.language))
-                clock = BaselineRun(trusted=trusted, ceilings=ceilings or {}, alone=solo or {}, reused=solo is not None)
-                if solo is None:
-                    yield from _time_alone(job, clock, task, baseline.kept)
-                else:
-                    clock.alone.update(
-                        {
-                            workload.workload_id: with_new_nulls(solo[workload.workload_id], trusted, WorkloadContext.of(task, workload))
-                            for workload in measured
-                        }
-                    )
+        with ExitStack() as links:
+            clock = yield from _place_baseline(job, task, device, baseline, ceilings or {}, links)
             # Up to here it is our own code that takes its time, and the box sleeps; it is woken when this is heard.
             yield wire.Progress(stage=wire.Stage.LOADING)
-            link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
-            open_links.enter_context(device.round_free_memory())
+            link = links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
+            links.enter_context(device.round_free_memory())
             work = runner_job(task.spec, job.language, job.entry, device, public_templates(task))
-            subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
+            subject = links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
             # From here on the runner has run untrusted code: believe nothing it says.
-            yield _load_fact(subject)
-            if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
+            yield subject.load_fact
+            if subject.load_fact.outcome is wire.LoadOutcome.LOADED:
                 libraries = None if job.problem.libraries is wire.Libraries.ALLOWED else LibraryUse(job.problem, artifact)
                 if job.mode is wire.Mode.SWEEP and clock is not None:
                     yield from _sweep(job, subject, task, clock, libraries, sweep_end_s)
                 else:
-                    for fact in _verify_and_measure(job, subject, task, clock, libraries):
-                        yield fact
-                        if isinstance(fact, wire.Restart):
-                            if fact.cause is wire.RestartCause.OUTDATED:
-                                baseline.kept.forget(job.problem)
-                            return
+                    yield from _verify_and_measure(job, subject, task, clock, libraries)
         yield wire.Finished(job_id=job.job_id)
-    except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
-        yield wire.Broken(job_id=job.job_id, message=str(absence))
+    except RestartNeeded as need:
+        yield wire.Restart(job_id=job.job_id, cause=need.cause)
     except GateViolated as violation:
         yield wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail=str(violation))
         yield wire.Finished(job_id=job.job_id)
-    except torch.OutOfMemoryError as error:  # before there was a subject that could have taken it
-        text = f"problem {job.problem.problem_id!r} does not fit into the device's memory; make its workloads smaller ({error})"
-        yield wire.Broken(job_id=job.job_id, message=text.splitlines()[0], problem_at_fault=True)
-    except ReferenceFailed as failure:
-        yield wire.Broken(job_id=job.job_id, message=str(failure), problem_at_fault=True)
+    except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
+        yield wire.Broken(job_id=job.job_id, message=str(absence))
+    except (torch.OutOfMemoryError, ReferenceFailed) as error:  # before there was a subject that could have taken the memory
+        yield _problem_at_fault(job, error)
 
 
 def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
@@ -117,10 +103,18 @@ def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterat
         if baseline.kept.find(job.problem, _measured(job), device.conditions()) is None:
             device.reserve(rounded(working_bytes(job.problem)))
             with baseline.serve(job.problem, job.language) as trusted:
-                yield from _time_alone(job, BaselineRun(trusted=trusted, ceilings={}), task, baseline.kept)
+                yield from _time_alone(job, BaselineRun(trusted=trusted, kept=baseline.kept), task)
         yield wire.Finished(job_id=job.job_id)
     except (torch.OutOfMemoryError, ReferenceFailed) as error:
-        yield wire.Broken(job_id=job.job_id, message=str(error).splitlines()[0], problem_at_fault=True)
+        yield _problem_at_fault(job, error)
+
+
+def _problem_at_fault(job: wire.Job, error: Exception) -> wire.Broken:
+    text = str(error)
+    if isinstance(error, torch.OutOfMemoryError):
+        text = f"problem {job.problem.problem_id!r} does not fit into the device's memory; make its workloads smaller ({error})"
+        text = text.splitlines()[0]
+    return wire.Broken(job_id=job.job_id, message=text, problem_at_fault=True)
 
 
 def plan_trials(job: wire.Job) -> wire.Plan:
@@ -151,12 +145,39 @@ class BaselineRun:
     earlier job."""
 
     trusted: RunnerLink
-    ceilings: Mapping[str, float]
+    kept: KeptTimings
+    ceilings: Mapping[str, float] = field(default_factory=dict)
     alone: dict[str, SoloTimings] = field(default_factory=dict)
     reused: bool = False
 
 
-def _time_alone(job: wire.Job, clock: BaselineRun, task: Task, store: KeptTimings) -> Iterator[wire.Fact]:
+def _place_baseline(
+    job: wire.Job, task: Task, device: Device, baseline: Baseline, ceilings: Mapping[str, float], links: ExitStack
+) -> Generator[wire.Fact, None, BaselineRun | None]:
+    """Start the trusted runner, and time it alone or take the times that are kept. None where nothing is timed, or not yet: where times of
+    an earlier job would do and there are none, the kernel is verified first."""
+    workloads = _measured(job)
+    if not workloads:
+        return None
+    kept = baseline.kept
+    solo = kept.find(job.problem, workloads, device.conditions()) if job.kept_times else None
+    # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the
+    # host's clock they are not, for the box imports meanwhile.
+    at_once = not job.kept_times or (device.CLOCK is wire.Clock.DEVICE_EVENTS and kept.unfit(job.problem))
+    if solo is None and not at_once:
+        return None
+    trusted = links.enter_context(baseline.serve(job.problem, job.language))
+    clock = BaselineRun(trusted=trusted, kept=kept, ceilings=ceilings, alone=solo or {}, reused=solo is not None)
+    if solo is None:
+        yield from _time_alone(job, clock, task)
+        return clock
+    for workload in workloads:
+        timings = clock.alone[workload.workload_id]
+        clock.alone[workload.workload_id] = with_new_nulls(timings, trusted, WorkloadContext.of(task, workload))
+    return clock
+
+
+def _time_alone(job: wire.Job, clock: BaselineRun, task: Task) -> Iterator[wire.Fact]:
     """Time the baselines while there is no subject, and keep the times of a quiet machine; reports it, because what is compiled for the
     first time takes a while."""
     compiled = ("compile", *job.problem.baselines) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
@@ -171,7 +192,7 @@ def _time_alone(job: wire.Job, clock: BaselineRun, task: Task, store: KeptTiming
         with redact_reference_errors(hidden=workload.hidden):
             clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
     if activity.quiet(os.cpu_count() or 1):
-        store.keep(job.problem, clock.alone, clock.trusted.device.conditions())
+        clock.kept.keep(job.problem, clock.alone, clock.trusted.device.conditions())
 
 
 def _verify_and_measure(
@@ -195,25 +216,20 @@ def _verify_and_measure(
                 for workload, after in zip(part, (*part[1:], None), strict=True):
                     bench = following or WorkloadContext.of(task, workload)
                     following = WorkloadContext.of(task, after) if after else None
-                    for fact in _verify(job, subject, bench, following, libraries):
-                        yield fact
-                        if _failed(fact):
-                            return
+                    if not (yield from _verify(job, subject, bench, following, libraries)):
+                        return
                 if job.mode is wire.Mode.PROFILE:
                     yield from _profile(job, subject, part[0], task)
                     return
                 if clock is None and _measured(job):
-                    yield wire.Restart(job_id=job.job_id, cause=wire.RestartCause.NOT_TIMED)
-                    return
+                    raise RestartNeeded(wire.RestartCause.NOT_TIMED)
                 if libraries is not None:
                     yield libraries.evidence()
-                for workload in (measured for measured in _measured(job) if clock and measured in part):
+                for workload in (measured for measured in _measured(job) if measured in part):
                     assert clock is not None
                     yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
-                    for fact in _measure(job, subject, workload, task, clock):
-                        yield fact
-                        if _failed(fact) or isinstance(fact, wire.Restart):
-                            return
+                    if not (yield from _measure(job, subject, workload, task, clock)):
+                        return
     except torch.OutOfMemoryError as error:
         yield wire.Trial(
             workload_id=workload.workload_id,
@@ -272,10 +288,9 @@ def public_templates(task: Task) -> tuple[str, ...]:
 
 def _verify(
     job: wire.Job, subject: RunnerLink, bench: WorkloadContext, following: WorkloadContext | None, libraries: LibraryUse | None
-) -> Iterator[wire.Fact]:
-    """The trials of a workload, before those of the following one. Where its problem asks for
-    libraries, one of them is observed, drawn at random. Not the first: in it kernels tune
-    themselves, partly by functions of libraries."""
+) -> Generator[wire.Fact, None, bool]:
+    """The trials of a workload, before those of the following one; returns whether all passed. Where its problem asks for libraries, one of
+    them is observed, drawn at random. Not the first: in it kernels tune themselves, partly by functions of libraries."""
     workload, count = bench.workload, job.problem.trial_count
     observed_index = 0
     if libraries is not None:
@@ -297,14 +312,16 @@ def _verify(
         if not workload.hidden:
             trial = explain(trial, result, bench, earlier)
         yield trial
+        if trial.outcome is not PASSED:
+            return False
         earlier = result.outputs
+    return True
 
 
-def _failed(fact: wire.Fact) -> bool:
-    return isinstance(fact, wire.Trial) and fact.outcome is not PASSED
-
-
-def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: BaselineRun) -> Iterator[wire.Fact]:
+def _measure(
+    job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: BaselineRun
+) -> Generator[wire.Fact, None, bool]:
+    """The times of a workload; returns whether all runs passed."""
     problem = job.problem
     parties = TimingSetup(
         subject=subject,
@@ -326,9 +343,12 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     bench, baseline_bench = (WorkloadContext.of(task, workload) for _ in range(2))
     for fact in measure(parties, bench, baseline_bench, floor_ns):
         if clock.reused and isinstance(fact, wire.Measurement) and outdated(parties, fact):
-            yield wire.Restart(job_id=job.job_id, cause=wire.RestartCause.OUTDATED)
-            return
+            clock.kept.forget(problem)
+            raise RestartNeeded(wire.RestartCause.OUTDATED)
         yield fact
+        if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
+            return False
+    return True
 
 
 def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
@@ -337,16 +357,3 @@ def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
     # The hidden ones last, as above: between public ones, each would be seen to take its time.
     measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
     return tuple(sorted(measured, key=lambda entry: entry.hidden))
-
-
-def _load_fact(subject: RunnerLink) -> wire.Load:
-    match subject.loaded:
-        case Silence.GONE:
-            return wire.Load(outcome=wire.LoadOutcome.CRASHED, message="the kernel's process ended while its artifact was loaded")
-        case Silence.TIMED_OUT:
-            return wire.Load(outcome=wire.LoadOutcome.TIMED_OUT)
-        case Answer(status=Status.OK):
-            return wire.Load(outcome=wire.LoadOutcome.LOADED)
-        case Answer(status=Status.ENTRY_NOT_FOUND):
-            return wire.Load(outcome=wire.LoadOutcome.ENTRY_NOT_FOUND, message=subject.loaded.message)
-    return wire.Load(outcome=wire.LoadOutcome.RAISED, message=subject.loaded.message)
