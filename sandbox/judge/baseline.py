@@ -17,19 +17,19 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
 
 from sandbox.devices import Arena, Device, open_device
 from sandbox.judge import end_with_parent
-from sandbox.judge.references import Reference, load_task
+from sandbox.judge.references import Reference, Task, load_task, redact_reference_errors
 from sandbox.judge.runner_link import RunnerLink, connect
 from sandbox.judge.timing.box_load import foreign_cpu_ns
-from sandbox.judge.timing.interleaved import EAGER, PROBE, VARIANTS, WARMUP_COUNT, SoloTimings
-from sandbox.judge.trial import TRAIN_BYTES, arena_bytes, rounded
+from sandbox.judge.timing.interleaved import EAGER, PROBE, VARIANTS, WARMUP_COUNT, SoloTimings, time_alone, with_new_nulls
+from sandbox.judge.trial import TRAIN_BYTES, WorkloadContext, arena_bytes, rounded
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import wire
@@ -39,6 +39,7 @@ from sandbox.protocol.languages import module_of
 from sandbox.protocol.version import VERSION
 
 KEPT_S = 600.0
+SOLO_SHARE = 0.5  # of a sweep's time, for the baselines while they are alone; the sizes behind that are left out
 # How many cores others may use meanwhile: next to none, unless these are enough for all that judge and baseline do.
 QUIET_CORES, OWN_CORES = 0.3, 4
 # Of a device's conditions, those that are the same from job to job. Its clocks and its temperature are not.
@@ -125,6 +126,17 @@ def _key(workload: wire.Workload, conditions: Conditions) -> Key:
     return repr(workload), *(conditions.get(name, "") for name in SAME_CONDITIONS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineRun:
+    """The trusted runner, its times while it was alone, by workload, and what the device can do at most. reused: these times are of an
+    earlier job."""
+
+    trusted: RunnerLink
+    alone: Mapping[str, SoloTimings]
+    ceilings: Mapping[str, float]
+    reused: bool = False
+
+
 class Baseline:
     """The judge's handle on the process. kept: what baselines took while they were alone."""
 
@@ -147,6 +159,44 @@ class Baseline:
             env=environment,
         )
         theirs.close()
+
+    def place(
+        self, job: wire.Job, task: Task, workloads: Sequence[wire.Workload], links: ExitStack, ceilings: Mapping[str, float]
+    ) -> Generator[wire.Fact, None, BaselineRun | None]:
+        """Start the process on a job's problem, with its times alone: those that are kept, or new ones. None where times of an earlier job
+        would do and there are none: then the kernel is verified first."""
+        solo = self.kept.find(job.problem, workloads, self._device.conditions()) if job.kept_times else None
+        # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the host's
+        # clock they are not, for the box imports meanwhile.
+        at_once = not job.kept_times or (self._device.CLOCK is wire.Clock.DEVICE_EVENTS and self.kept.unfit(job.problem))
+        if solo is None and not at_once:
+            return None
+        trusted = links.enter_context(self.serve(job.problem, job.language))
+        if solo is None:
+            alone = yield from self._time_alone(job, task, workloads, trusted)
+            return BaselineRun(trusted=trusted, alone=alone, ceilings=ceilings)
+        for workload in workloads:
+            name = workload.workload_id
+            solo[name] = with_new_nulls(solo[name], trusted, WorkloadContext.of(task, workload))
+        return BaselineRun(trusted=trusted, alone=solo, ceilings=ceilings, reused=True)
+
+    def _time_alone(
+        self, job: wire.Job, task: Task, workloads: Sequence[wire.Workload], trusted: RunnerLink
+    ) -> Generator[wire.Fact, None, dict[str, SoloTimings]]:
+        """Time the baselines while there is no subject, and keep the times of a quiet machine; reports it, because what is compiled for the
+        first time takes a while."""
+        compiled = ("compile", *job.problem.baselines) if self._device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
+        variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
+        alone, swept, begun_s, activity = dict[str, SoloTimings](), job.mode is wire.Mode.SWEEP, time.monotonic(), HostActivity()
+        for workload in workloads:
+            if swept and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
+                return alone
+            yield wire.Progress(stage=wire.Stage.BASELINE, workload_id=workload.workload_id if swept else None)
+            with redact_reference_errors(hidden=workload.hidden):
+                alone[workload.workload_id] = yield from time_alone(trusted, WorkloadContext.of(task, workload), variants)
+        if activity.quiet(os.cpu_count() or 1):
+            self.kept.keep(job.problem, alone, self._device.conditions())
+        return alone
 
     @contextmanager
     def serve(self, problem: wire.ProblemSpec, language: str) -> Iterator[RunnerLink]:
@@ -181,7 +231,8 @@ class Baseline:
 def runner_job(
     problem: wire.ProblemSpec, language: str, entry: str, device: Device, templates: tuple[str, ...] = (), *, trusted: bool = False
 ) -> wire.RunnerJob:
-    """Return the job of a runner: the part of a problem that it gets to know. An arena's exact size is for a trusted one."""
+    """Return the job of a runner: the part of a problem that it gets to know. An arena's exact size is for a trusted one, and the templates
+    of hidden workloads are left out: the values in them would tell."""
     needed = arena_bytes(problem, TRAIN_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0)
     return wire.RunnerJob(
         device_kind=device.KIND,
@@ -191,7 +242,7 @@ def runner_job(
         inputs=problem.inputs,
         outputs=problem.outputs,
         convention=problem.convention,
-        templates=templates,
+        templates=tuple("" if size.hidden else template for size, template in zip(problem.workloads, templates, strict=False)),
         arena_bytes=needed if trusted else rounded(needed),
     )
 

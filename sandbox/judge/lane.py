@@ -9,29 +9,28 @@ what the judge has copied out of the arena and compared with a reference that ne
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from sandbox.devices import Device
 from sandbox.devices.ceilings import physical_floor_ns
-from sandbox.judge.baseline import Baseline, HostActivity, KeptTimings, runner_job, unsubmitted
+from sandbox.judge.baseline import Baseline, BaselineRun, runner_job, unsubmitted
 from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
-from sandbox.judge.references import ReferenceFailed, Task, load_task
+from sandbox.judge.references import ReferenceFailed, Task, load_task, redact_reference_errors
 from sandbox.judge.runner_link import NoRunner, RunnerLink, accept, connect
 from sandbox.judge.timing.box_load import box_load
-from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, TimingSetup, time_alone, with_new_nulls
+from sandbox.judge.timing.interleaved import TimingSetup
 from sandbox.judge.timing.measure import measure
 from sandbox.judge.timing.overhead import outdated
 from sandbox.judge.timing.stopping import LookAllowance
-from sandbox.judge.trial import TRAIN_BYTES, TRAIN_LIMIT, RunOptions, WorkloadContext, byte_count, memory_bytes, rounded, run
+from sandbox.judge.trial import RunOptions, WorkloadContext, byte_count, run, working_bytes
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, GateViolated, Operation, Status
@@ -41,9 +40,6 @@ from sandbox.protocol.signatures import rule_of
 PASSED = wire.TrialOutcome.PASSED
 PROFILE_S, PROFILE_FACTOR = 60.0, 20  # for profilers themselves; a launch under one takes longer
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
-# What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
-INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 30, 1 << 30
-SOLO_SHARE = 0.5  # of a sweep's time, for the baselines while they are alone; the sizes behind that are left out
 
 
 class RestartNeeded(Exception):
@@ -64,14 +60,15 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
         if hashlib.sha256(artifact).hexdigest() != job.artifact_digest:
             raise RuntimeError("the artifact is not the one that was built")
         yield plan_trials(job)
-        device.reserve(rounded(working_bytes(job.problem)))
+        device.reserve(working_bytes(job.problem))
         with ExitStack() as links:
-            clock = yield from _place_baseline(job, task, device, baseline, ceilings or {}, links)
+            timed = measured_workloads(job)
+            clock = (yield from baseline.place(job, task, timed, links, ceilings or {})) if timed else None
             # Up to here it is our own code that takes its time, and the box sleeps; it is woken when this is heard.
             yield wire.Progress(stage=wire.Stage.LOADING)
             link = links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
             links.enter_context(device.round_free_memory())
-            work = runner_job(task.spec, job.language, job.entry, device, public_templates(task))
+            work = runner_job(task.spec, job.language, job.entry, device, task.templates)
             subject = links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
             # From here on the runner has run untrusted code: believe nothing it says.
             yield subject.load_fact
@@ -83,6 +80,8 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
                     yield from _verify_and_measure(job, subject, task, clock, libraries)
         yield wire.Finished(job_id=job.job_id)
     except RestartNeeded as need:
+        if need.cause is wire.RestartCause.OUTDATED:
+            baseline.kept.forget(job.problem)
         yield wire.Restart(job_id=job.job_id, cause=need.cause)
     except GateViolated as violation:
         yield wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail=str(violation))
@@ -100,10 +99,10 @@ def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterat
     try:
         task = load_task(job.problem, device.TORCH)
         job = replace(job, problem=task.spec)
-        if baseline.kept.find(job.problem, _measured(job), device.conditions()) is None:
-            device.reserve(rounded(working_bytes(job.problem)))
-            with baseline.serve(job.problem, job.language) as trusted:
-                yield from _time_alone(job, BaselineRun(trusted=trusted, kept=baseline.kept), task)
+        if baseline.kept.find(job.problem, measured_workloads(job), device.conditions()) is None:
+            device.reserve(working_bytes(job.problem))
+            with ExitStack() as links:
+                yield from baseline.place(job, task, measured_workloads(job), links, {})
         yield wire.Finished(job_id=job.job_id)
     except (torch.OutOfMemoryError, ReferenceFailed) as error:
         yield _problem_at_fault(job, error)
@@ -119,80 +118,23 @@ def _problem_at_fault(job: wire.Job, error: Exception) -> wire.Broken:
 
 def plan_trials(job: wire.Job) -> wire.Plan:
     """Return the trials that have to pass: every workload, public and hidden, in every mode. Of a sweep only what its sizes are."""
+    names, rule = tuple(workload.workload_id for workload in job.problem.workloads), rule_of(job.problem)
     if job.mode is wire.Mode.SWEEP:
-        return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=tuple(workload.workload_id for workload in job.problem.workloads))
+        return wire.Plan(trials=(), rule=rule, sweep=names)
     return wire.Plan(
-        trials=tuple((workload.workload_id, wire.TrialPhase.VERIFY, job.problem.trial_count) for workload in job.problem.workloads),
-        measured=tuple(workload.workload_id for workload in _measured(job)),
-        rule=rule_of(job.problem),
+        trials=tuple((name, wire.TrialPhase.VERIFY, job.problem.trial_count) for name in names),
+        measured=tuple(workload.workload_id for workload in measured_workloads(job)),
+        rule=rule,
     )
 
 
-def working_bytes(problem: wire.ProblemSpec) -> int:
-    """How much of the device's memory judging takes next to the arenas, at the largest workload."""
-
-    def of(workload: wire.Workload) -> int:
-        inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (problem.inputs, problem.outputs))
-        of_train = 2 * min(TRAIN_BYTES, TRAIN_LIMIT * (inputs + outputs))  # private, and inside the clock
-        return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs + of_train
-
-    return SPARE_BYTES + max(of(workload) for workload in problem.workloads)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineRun:
-    """The trusted runner, its times while it was alone, by workload, and what the device can do at most. reused: these times are of an
-    earlier job."""
-
-    trusted: RunnerLink
-    kept: KeptTimings
-    ceilings: Mapping[str, float] = field(default_factory=dict)
-    alone: dict[str, SoloTimings] = field(default_factory=dict)
-    reused: bool = False
-
-
-def _place_baseline(
-    job: wire.Job, task: Task, device: Device, baseline: Baseline, ceilings: Mapping[str, float], links: ExitStack
-) -> Generator[wire.Fact, None, BaselineRun | None]:
-    """Start the trusted runner, and time it alone or take the times that are kept. None where nothing is timed, or not yet: where times of
-    an earlier job would do and there are none, the kernel is verified first."""
-    workloads = _measured(job)
-    if not workloads:
-        return None
-    kept = baseline.kept
-    solo = kept.find(job.problem, workloads, device.conditions()) if job.kept_times else None
-    # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the
-    # host's clock they are not, for the box imports meanwhile.
-    at_once = not job.kept_times or (device.CLOCK is wire.Clock.DEVICE_EVENTS and kept.unfit(job.problem))
-    if solo is None and not at_once:
-        return None
-    trusted = links.enter_context(baseline.serve(job.problem, job.language))
-    clock = BaselineRun(trusted=trusted, kept=kept, ceilings=ceilings, alone=solo or {}, reused=solo is not None)
-    if solo is None:
-        yield from _time_alone(job, clock, task)
-        return clock
-    for workload in workloads:
-        timings = clock.alone[workload.workload_id]
-        clock.alone[workload.workload_id] = with_new_nulls(timings, trusted, WorkloadContext.of(task, workload))
-    return clock
-
-
-def _time_alone(job: wire.Job, clock: BaselineRun, task: Task) -> Iterator[wire.Fact]:
-    """Time the baselines while there is no subject, and keep the times of a quiet machine; reports it, because what is compiled for the
-    first time takes a while."""
-    compiled = ("compile", *job.problem.baselines) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
-    variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
-    begun_s, activity = time.monotonic(), HostActivity()
-    for workload in _measured(job):
-        swept = job.mode is wire.Mode.SWEEP
-        if swept and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
-            return
-        yield wire.Progress(stage=wire.Stage.BASELINE, workload_id=workload.workload_id if swept else None)
-        bench = WorkloadContext.of(task, workload)
-        with redact_reference_errors(hidden=workload.hidden):
-            clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
-    if activity.quiet(os.cpu_count() or 1):
-        clock.kept.keep(job.problem, clock.alone, clock.trusted.device.conditions())
+def measured_workloads(job: wire.Job) -> tuple[wire.Workload, ...]:
+    """The workloads that are timed. The hidden ones last, as where they are verified: between public ones, each would be seen to take its
+    time."""
+    if job.mode in (wire.Mode.TEST, wire.Mode.SANITIZE, wire.Mode.PROFILE):
+        return ()
+    measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
+    return tuple(sorted(measured, key=lambda entry: entry.hidden))
 
 
 def _verify_and_measure(
@@ -221,11 +163,11 @@ def _verify_and_measure(
                 if job.mode is wire.Mode.PROFILE:
                     yield from _profile(job, subject, part[0], task)
                     return
-                if clock is None and _measured(job):
+                if clock is None and measured_workloads(job):
                     raise RestartNeeded(wire.RestartCause.NOT_TIMED)
                 if libraries is not None:
                     yield libraries.evidence()
-                for workload in (measured for measured in _measured(job) if measured in part):
+                for workload in (measured for measured in measured_workloads(job) if measured in part):
                     assert clock is not None
                     yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
                     if not (yield from _measure(job, subject, workload, task, clock)):
@@ -268,22 +210,6 @@ def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     result = run(subject, bench, RunOptions())
     if isinstance(result.reply, Answer) and result.reply.status is Status.OK:
         subject.call(Call(operation=Operation.PROFILE), PROFILE_S + PROFILE_FACTOR * job.problem.trial_s)
-
-
-@contextmanager
-def redact_reference_errors(*, hidden: bool) -> Iterator[None]:
-    """Quote no error of the reference on a hidden workload: it may tell its size."""
-    try:
-        yield
-    except ReferenceFailed:
-        if not hidden:
-            raise
-        raise ReferenceFailed("the reference fails on a hidden workload; `grader-cli problems check` says how") from None
-
-
-def public_templates(task: Task) -> tuple[str, ...]:
-    """The templates, but for those of hidden workloads: the values in them would tell."""
-    return tuple("" if workload.hidden else template for workload, template in zip(task.spec.workloads, task.templates, strict=False))
 
 
 def _verify(
@@ -343,17 +269,8 @@ def _measure(
     bench, baseline_bench = (WorkloadContext.of(task, workload) for _ in range(2))
     for fact in measure(parties, bench, baseline_bench, floor_ns):
         if clock.reused and isinstance(fact, wire.Measurement) and outdated(parties, fact):
-            clock.kept.forget(problem)
             raise RestartNeeded(wire.RestartCause.OUTDATED)
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return False
     return True
-
-
-def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
-    if job.mode in (wire.Mode.TEST, wire.Mode.SANITIZE, wire.Mode.PROFILE):
-        return ()
-    # The hidden ones last, as above: between public ones, each would be seen to take its time.
-    measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
-    return tuple(sorted(measured, key=lambda entry: entry.hidden))

@@ -48,6 +48,8 @@ TRAIN_BYTES = 2 << 30  # what an arena is made larger for, so that their places 
 LEAST_ARENA_BYTES = 16 << 20  # to map 64 MiB for each runner took 50 ms; larger ones are multiples of this
 STEPS_BITS = 2  # a round number is a power of two, or that and one, two or three quarters more
 STEP_LIMIT_BYTES = 1 << 30  # and of those beyond 4 GiB a multiple of this: a quarter of 16 GiB would be missed
+# What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
+INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 30, 1 << 30
 _RANDOM = random.SystemRandom()
 Placed = tuple[wire.Workload, "Placement | None", int, bool, bool]
 
@@ -431,6 +433,17 @@ def rounded(size_bytes: int) -> int:
     """A round number that is no less: what an untrusted process can learn of it must not tell how large hidden workloads are."""
     step = min(STEP_LIMIT_BYTES, max(LEAST_ARENA_BYTES, 1 << max(0, size_bytes.bit_length() - 1 - STEPS_BITS)))
     return -(-size_bytes // step) * step
+
+
+def working_bytes(problem: wire.ProblemSpec) -> int:
+    """How much of the device's memory judging takes next to the arenas, at the largest workload, as a round number."""
+
+    def of(workload: wire.Workload) -> int:
+        inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (problem.inputs, problem.outputs))
+        of_train = 2 * min(TRAIN_BYTES, TRAIN_LIMIT * (inputs + outputs))  # private, and inside the clock
+        return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs + of_train
+
+    return rounded(SPARE_BYTES + max(of(workload) for workload in problem.workloads))
 
 
 def placement_bytes(problem: wire.ProblemSpec, workload: wire.Workload) -> int:
