@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import platform
+import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from sandbox.devices.clock import NativeClock
 
+_CPU_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 POISON_BYTE = 0xFF  # all bits set is a NaN in every float format
 
 
@@ -77,7 +80,7 @@ class State:
 
 
 class Device(Protocol):
-    """A device, as judge, runner and builder need it."""
+    """A device, as judge, runner and builder need it. One that inherits from this does nothing where it does not say what."""
 
     KIND: DeviceKind
     CLOCK: wire.Clock
@@ -180,6 +183,22 @@ class DeviceFault(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(f"the device reports {code}")
         self.code = code
+
+
+def cpu_model() -> str:
+    """Return the name of the host's processor."""
+    with suppress(OSError):
+        if match := _CPU_MODEL.search(Path("/proc/cpuinfo").read_text("utf-8", "replace")):
+            return match[1].strip()
+    return platform.machine()
+
+
+def driver_result(answer: tuple[Any, ...]) -> Any:
+    """Return the result of a call of CUDA's bindings, without its code; DeviceFault where that is an error."""
+    code = answer[0]
+    if int(code) != 0:
+        raise DeviceFault(getattr(code, "name", str(code)))
+    return answer[1] if len(answer) == 2 else answer[1:]
 
 
 def implementation(kind: str) -> Any:

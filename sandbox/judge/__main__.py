@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import torch
 
-from sandbox.devices import Device, implementation, open_device
+from sandbox.devices import Device, cpu_model, implementation, open_device
 from sandbox.judge import end_with_parent
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge, prepare
@@ -32,10 +32,8 @@ from sandbox.protocol.triton_key import fix_triton_key
 DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file next to which the server's judges of this device agree on what was there first
 PACKAGES = ("numpy", "triton", "numba", "numba-cuda")
 ASK_S = 10.0
-CPU_INFO = Path("/proc/cpuinfo")
 CUDA_HOME = "/usr/local/cuda"  # as `grader/isolation/toolchain.py` looks for it
 _RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
-_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 
 
 def main() -> None:
@@ -136,7 +134,7 @@ def host_versions(kind: DeviceKind, environ: Mapping[str, str] = os.environ) -> 
     versions = {
         "os": _system_name(),
         "kernel": platform.release(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "cudnn": cudnn_version(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
@@ -181,14 +179,6 @@ def _system_name() -> str:
         return platform.freedesktop_os_release().get("PRETTY_NAME", "")
     except OSError:
         return platform.system()
-
-
-def _cpu_model() -> str:
-    try:
-        match = _MODEL.search(CPU_INFO.read_text("utf-8", "replace"))
-    except OSError:
-        match = None
-    return match[1].strip() if match else platform.machine()
 
 
 if __name__ == "__main__":

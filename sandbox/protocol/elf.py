@@ -1,4 +1,4 @@
-"""Reads the names that a shared object exports and wants, without loading it.  Layout: ELF-64, System V gABI, chapters 4 and 5.
+"""Reads the names that a shared object exports and wants, and its kernels, without loading it.  Layout: ELF-64, System V gABI, 4 and 5.
 
 The judge reads what an attacker chose: work and memory stay in proportion to the file, whatever its numbers say.
 """
@@ -6,6 +6,7 @@ The judge reads what an attacker chose: work and memory stay in proportion to th
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 from collections.abc import Iterator
 
@@ -20,6 +21,12 @@ _DYNAMIC_ENTRY = struct.Struct("<QQ")
 _PROGBITS, _SYMTAB, _DYNAMIC, _DYNSYM = 1, 2, 6, 11
 _DT_SONAME = 14
 _EM_CUDA, _STO_CUDA_ENTRY = 190, 0x10
+FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+_FATBIN = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes that follow it
+_ENTRY = struct.Struct("<HHIQ")  # kind, version, bytes of this header, bytes that follow it, padding included
+_FATBIN_MAGIC = 0xBA55ED50
+_PTX = 1
+_PTX_ENTRY = re.compile(rb"\.entry\s{1,8}([\w$]{1,4096})")
 
 
 class NotAnObject(ValueError):
@@ -50,13 +57,47 @@ def soname(data: Bytes) -> str | None:
     return None
 
 
-def is_cubin(data: Bytes) -> bool:
-    """Return whether the object is a GPU's."""
+def _is_cubin(data: Bytes) -> bool:
     return data[18:20] == _EM_CUDA.to_bytes(2, "little")
 
 
-def kernel_names(cubin: Bytes) -> Iterator[str]:
-    """The kernels that a cubin defines, as they are mangled; none of its device functions."""
+def kernel_names(data: Bytes) -> Iterator[str]:
+    """The kernels that a cubin defines, as they are mangled, or those of the device code that an object for the host embeds."""
+    if _is_cubin(data):
+        yield from _kernels_of_cubin(data)
+        return
+    for name in FATBIN_SECTIONS:
+        fatbins = section(data, name)
+        at = fatbins.start
+        while at + _FATBIN.size <= fatbins.stop:
+            magic, _, header, size = _FATBIN.unpack_from(data, at)
+            if magic != _FATBIN_MAGIC:
+                at += 8  # they are aligned
+                continue
+            end = at + header + size
+            if header < _FATBIN.size or end > fatbins.stop:
+                raise Damaged("a fat binary that does not end in its section")
+            yield from _kernels_of_entries(data, at + header, end)
+            at = end
+
+
+def _kernels_of_entries(data: Bytes, at: int, end: int) -> Iterator[str]:
+    """Skip what is compressed: nvcc compresses PTX only, and the cubin that a GPU runs lies next to it."""
+    while at + _ENTRY.size <= end:
+        kind, _, header, size = _ENTRY.unpack_from(data, at)
+        stop = at + header + size
+        if header < _ENTRY.size or stop > end:
+            raise Damaged("an entry that does not end in its fat binary")
+        image = data[at + header : stop]
+        if kind == _PTX:
+            yield from (match[1].decode() for match in _PTX_ENTRY.finditer(image))
+        elif image.startswith(MAGIC) and _is_cubin(image):
+            yield from _kernels_of_cubin(image)
+        at = stop
+
+
+def _kernels_of_cubin(cubin: Bytes) -> Iterator[str]:
+    """None of its device functions."""
     entries, strings_at = _table(cubin, _SYMTAB, _SYMBOL) or (range(0), 0)
     room = len(cubin)
     for at in entries:
