@@ -69,16 +69,6 @@ class Identity:
     uuid: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """How a device is between two jobs."""
-
-    healthy: bool
-    detail: str = ""
-    used_bytes: int | None = None
-    canary_ns: int | None = None
-
-
 class Device(Protocol):
     """A device, as judge, runner and builder need it. One that inherits from this does nothing where it does not say what."""
 
@@ -165,7 +155,7 @@ class Device(Protocol):
         """Take judge and baseline, which have begun since before, for what belongs on the device; of others only what was there when the
         server's first judge began, which is kept in a file: a judge that is started anew must not take a leftover for its own."""
 
-    def check(self) -> State:
+    def check(self, job_id: str) -> wire.Health:
         """Check that the device is as it was before the first job: nobody else's work on it, memory given back, a canary kernel right."""
 
 

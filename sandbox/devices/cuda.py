@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from cuda.bindings import driver
 
-from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, Identity, State, driver_result
+from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, Identity, driver_result
 from sandbox.devices.clock import EVICT_BYTES, SHIFT_COUNT, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
@@ -281,7 +281,7 @@ class CudaDevice:
             record_path.write_text(json.dumps({"pids": sorted(before.pids), "untold_bytes": before.untold_bytes}), "utf-8")
         self._known, self._untold_bytes = frozenset(own_pids | before.pids), before.untold_bytes
 
-    def check(self) -> State:
+    def check(self, job_id: str) -> wire.Health:
         """Wait for strangers to leave; then a canary has to be right and quick."""
         if self.clock is not None:
             self.clock.stage.forget()
@@ -299,7 +299,8 @@ class CudaDevice:
             elif took_ns > CANARY_LIMIT_NS:
                 detail = f"a tiny kernel took {took_ns / 1e6:.0f} ms"
             if not detail or time.monotonic() > deadline:
-                return State(healthy=not detail, detail=detail, used_bytes=watch.used_bytes(), canary_ns=took_ns)
+                used_bytes = watch.used_bytes()
+                return wire.Health(job_id=job_id, healthy=not detail, detail=detail, used_bytes=used_bytes, canary_ns=took_ns)
             time.sleep(0.1)
 
     def _canary_ns(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from sandbox.devices import POISON_BYTE, Device, ForeignUsage, Identity, State, cpu_model
+from sandbox.devices import POISON_BYTE, Device, ForeignUsage, Identity, cpu_model
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
 from sandbox.protocol.gate import SPIN_NS, create_sealed, span
@@ -141,9 +141,9 @@ class EmulatedDevice(Device):
         """None: it is never compared with a physical floor."""
         return {}
 
-    def check(self) -> State:
+    def check(self, job_id: str) -> wire.Health:
         """A host that runs this is well enough."""
-        return State(healthy=True)
+        return wire.Health(job_id=job_id, healthy=True)
 
 
 class _EmulatedPhilox:

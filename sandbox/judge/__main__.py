@@ -103,20 +103,13 @@ def answer(
 ) -> Iterator[wire.Fact]:
     """The facts of a job or of a preparation, or how the device is. A fault of the device in this process is the end of it."""
     try:
-        if isinstance(message, wire.Job):
-            yield from judge(message, device, baseline, ceilings)
-            return
-        if isinstance(message, wire.Prepare):
-            yield from prepare(message, device, baseline)
-            return
-        state = device.check()
-        yield wire.Health(
-            job_id=message.job_id,
-            healthy=state.healthy,
-            detail=state.detail,
-            used_bytes=state.used_bytes,
-            canary_ns=state.canary_ns,
-        )
+        match message:
+            case wire.Job():
+                yield from judge(message, device, baseline, ceilings)
+            case wire.Prepare():
+                yield from prepare(message, device, baseline)
+            case wire.Check():
+                yield device.check(message.job_id)
     except Exception as error:  # noqa: BLE001  whatever it is, this process is not to be trusted with another job
         # Not its message, which may quote a hidden size: that is in the fact, for the ledger alone.
         sys.stderr.write(f"the judge's own work failed: {type(error).__name__}\n")

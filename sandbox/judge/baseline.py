@@ -271,8 +271,7 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
             else torch.tensor(slot.scalar, dtype=getattr(torch, tensor.dtype))
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
-        targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-        blanks = [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
+        targets, blanks = _outputs(call, job, arena, empty)
 
         def finish(result: object) -> None:
             assert isinstance(result, list)
@@ -296,8 +295,7 @@ def _load_probe(job: wire.RunnerJob, arena: Arena, device: Device) -> Loaded:
         if not call.copy_out:
             written = [_span(slot, tensor, arena) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
             return Bound(launch=lambda: device.touch(read, written))
-        targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-        returned = [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
+        targets, returned = _outputs(call, job, arena, empty)
         returned_spans = [(value.data_ptr(), value.nbytes) for value in returned]
         return Bound(
             launch=lambda: device.touch(read, returned_spans),
@@ -306,6 +304,14 @@ def _load_probe(job: wire.RunnerJob, arena: Arena, device: Device) -> Loaded:
         )
 
     return Loaded(bind=bind, uses_torch=False)
+
+
+def _outputs(
+    call: Call, job: wire.RunnerJob, arena: Arena, empty: dict[tuple[int, ...], torch.Tensor]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The outputs in the arena, and empty tensors like them."""
+    targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
+    return targets, [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
 
 
 def _span(slot: Slot, tensor: wire.TensorSpec, arena: Arena) -> tuple[int, int]:
@@ -348,33 +354,26 @@ def _compilation_count() -> int:
     return int(torch._dynamo.utils.counters["frames"]["ok"])
 
 
-class _References:
-    """The references of the last problems, as they are and compiled, by the gate's number."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, dict[int, Reference]] = {}
-
-    def of(self, problem: wire.ProblemSpec, device: Device) -> dict[int, Reference]:
-        """Load a problem's reference, or find it; the oldest goes."""
-        if problem.digest and problem.digest in self._kept:
-            return self._kept[problem.digest]
-        references = {VARIANTS[EAGER]: load_task(problem, device.TORCH).reference}
-        if device.CLOCK is wire.Clock.DEVICE_EVENTS:
-            eager = references[VARIANTS[EAGER]]
-            # Compiled when it is first run at a shape. Without graphs of CUDA's: inputs lie elsewhere in every run.
-            references[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
-            references[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
-        self._kept[problem.digest] = references
-        if len(self._kept) > wire.KEPT_PROBLEM_COUNT:
-            del self._kept[next(iter(self._kept))]
-        return references
+def _references_of(problem: wire.ProblemSpec, device: Device, kept: dict[str, dict[int, Reference]]) -> dict[int, Reference]:
+    """The references of a problem, as they are and compiled, by the gate's number. kept: those of the last problems; the oldest goes."""
+    if problem.digest and problem.digest in kept:
+        return kept[problem.digest]
+    eager = load_task(problem, device.TORCH).reference
+    references = kept[problem.digest] = {VARIANTS[EAGER]: eager}
+    if device.CLOCK is wire.Clock.DEVICE_EVENTS:
+        # Compiled when it is first run at a shape. Without graphs of CUDA's: inputs lie elsewhere in every run.
+        references[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
+        references[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
+    if len(kept) > wire.KEPT_PROBLEM_COUNT:
+        del kept[next(iter(kept))]
+    return references
 
 
 def main() -> None:
     """Serve problem after problem until the judge goes away."""
     link = socket.socket(fileno=int(sys.argv[1]))
     end_with_parent(link.fileno())
-    device, references = open_device(sys.argv[2]), _References()
+    device, kept = open_device(sys.argv[2]), dict[str, dict[int, Reference]]()
     torch._dynamo.config.recompile_limit = 256  # a shape per workload, and a problem may have many
     gc.collect()
     gc.freeze()  # as in the judge
@@ -383,7 +382,7 @@ def main() -> None:
         problem = wire.decode(line).problem
         job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
-        kernels = {number: _load(reference, job, arena) for number, reference in references.of(problem, device).items()}
+        kernels = {number: _load(reference, job, arena) for number, reference in _references_of(problem, device, kept).items()}
         if device.CLOCK is wire.Clock.DEVICE_EVENTS:
             kernels[VARIANTS[PROBE]] = _load_probe(job, arena, device)
         first = gate.announce(VERSION)

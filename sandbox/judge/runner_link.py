@@ -211,7 +211,7 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
         while True:
             try:
                 link, _ = listener.accept()
-                if uid is None or _peer_uid(link) == uid:
+                if uid is None or _peer(link)[1] == uid:
                     break
                 link.close()
             except TimeoutError:
@@ -228,10 +228,9 @@ def _copy(pairs: Pairs) -> None:
         to.copy_(source)
 
 
-def _peer_uid(link: socket.socket) -> int:
-    """The host uid of the process that connected (SO_PEERCRED is translated by the kernel)."""
-    _, uid, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(uid)
+def _peer(link: socket.socket) -> tuple[int, int, int]:
+    """Process, host uid and group of who connected (SO_PEERCRED is translated by the kernel)."""
+    return struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
 
 
 def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s: float) -> Silence | None:
@@ -273,7 +272,7 @@ def wait_patiently(limit_s: float, wait: Callable[[float], bool], run_queue_wait
 
 def run_queue_waits_of(link: socket.socket, root: Path = Path("/proc")) -> Waits:
     """How long the threads of the process at the other end, and of its children, have waited for a core; empty where that is not known."""
-    pid, _, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    pid = _peer(link)[0]
     waits: dict[int, int] = {}
     waiting, count = [pid] if pid > 0 else [], 0  # 0: of a PID namespace that this process does not see
     while waiting and count < PROCESS_LIMIT:

@@ -61,19 +61,14 @@ def fill_with_poison(output: torch.Tensor) -> int:
         kind, nan, payload = _NAN[dtype]
         # Neither all clear, which is infinity, nor all set, which is the NaN of GPUs once it is quiet.
         bits = (nan ^ (1 << payload)) | (1 + secrets.randbelow((1 << payload) - 2))
-        output.view(kind).fill_(bits)
-        return bits
-    if dtype == torch.bool:
-        bits = 2 + secrets.randbelow(254)  # no boolean that a kernel writes
-        output.view(torch.uint8).fill_(bits)
-        return bits
-    if is_narrow(dtype):
-        bits = secrets.randbelow(ONE_BYTE_LIMIT)
-        output.view(torch.uint8).fill_(bits)
-        return bits
-    kind = _WIDTH[dtype]
-    info = torch.iinfo(kind)
-    bits = info.min + secrets.randbelow(info.max - info.min + 1)
+    elif dtype == torch.bool:
+        kind, bits = torch.uint8, 2 + secrets.randbelow(254)  # no boolean that a kernel writes
+    elif is_narrow(dtype):
+        kind, bits = torch.uint8, secrets.randbelow(ONE_BYTE_LIMIT)
+    else:
+        kind = _WIDTH[dtype]
+        info = torch.iinfo(kind)
+        bits = info.min + secrets.randbelow(info.max - info.min + 1)
     output.view(kind).fill_(bits)
     return bits
 

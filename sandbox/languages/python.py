@@ -43,7 +43,11 @@ def make_model(entry: Callable[..., Any], state: bytes, where: str) -> Any:
     contents = torch.load(io.BytesIO(state), weights_only=True)
     torch.manual_seed(contents["seed"])
     arguments, drawn = contents["arguments"], contents["drawn"]
-    model = _weights(drawn).make(lambda: entry(*arguments)) if drawn else entry(*arguments)
+    if drawn:
+        weights_drawn = ConstantWeights(seed=drawn["seed"], only=frozenset(Constant(*constant) for constant in drawn["constants"]))
+        model = weights_drawn.make(lambda: entry(*arguments))
+    else:
+        model = entry(*arguments)
     if not isinstance(model, torch.nn.Module):
         return model
     weights, parameters = contents["weights"] or {}, model.state_dict()
@@ -54,10 +58,6 @@ def make_model(entry: Callable[..., Any], state: bytes, where: str) -> Any:
     if not contents["train"]:
         model.eval()
     return model
-
-
-def _weights(drawn: dict[str, Any]) -> ConstantWeights:
-    return ConstantWeights(seed=drawn["seed"], only=frozenset(Constant(*constant) for constant in drawn["constants"]))
 
 
 def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_object: pytree.MakeObject = pytree.no_objects) -> Bound:

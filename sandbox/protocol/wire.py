@@ -13,6 +13,7 @@ import types
 import typing
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
+from functools import cache
 from typing import Annotated, Any
 
 LINE_LIMIT_BYTES = 8 * 1024 * 1024
@@ -942,18 +943,13 @@ def encode(message: object) -> bytes:
 
 def parts(data: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, not copied: what `json.dumps` asks for what it does not know, many times as quick as asdict."""
-    return {name: getattr(data, name) for name in field_names(type(data))}
+    return {name: getattr(data, name) for name in field_names(type(data))}  # type: ignore[arg-type]
 
 
+@cache
 def field_names(kind: type[Any]) -> tuple[str, ...]:
     """Return the names of the fields of a dataclass."""
-    names = _FIELD_NAMES.get(kind)
-    if names is None:
-        names = _FIELD_NAMES[kind] = tuple(attribute.name for attribute in dataclasses.fields(kind))
-    return names
-
-
-_FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
+    return tuple(attribute.name for attribute in dataclasses.fields(kind))
 
 
 def decode(line: bytes) -> Any:
@@ -989,9 +985,7 @@ def from_json(data: dict[str, Any]) -> Any:
 
 
 def _build(cls: type[Any], data: dict[str, Any]) -> Any:
-    hints = _HINTS.get(cls)
-    if hints is None:
-        hints = _HINTS[cls] = field_types(cls)
+    hints = field_types(cls)  # type: ignore[arg-type]
     unknown = set(data) - set(hints) - RETIRED.get(cls, frozenset())
     if unknown:
         raise WireError(f"{cls.__name__} has no {sorted(unknown)}")
@@ -1006,7 +1000,6 @@ RETIRED = {  # fields of facts that a ledger may still hold; they are left out
     Trial: frozenset({"order_swap", "error_map"}),
     KernelProfile: frozenset({"order_swap"}),
 }
-_HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
 
 
 def disclosure_of(hint: Any) -> Disclosure | None:
@@ -1015,6 +1008,7 @@ def disclosure_of(hint: Any) -> Disclosure | None:
     return extras[-1] if extras and isinstance(extras[-1], Disclosure) else None
 
 
+@cache  # evaluating annotations takes longer than all else here
 def field_types(cls: type[Any]) -> dict[str, Any]:
     """Return the types of the fields of a message, without who sees them."""
     return {name: _undisclosed(hint) for name, hint in typing.get_type_hints(cls, include_extras=True).items()}

@@ -63,7 +63,7 @@ _THUNK_BYTES = 64
 _Entry = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 
-def observe(launch: Callable[[], object], *, kernels: bool, own_operators: frozenset[str] = frozenset()) -> str:
+def observe(launch: Callable[[], object], kernels: bool, own_operators: frozenset[str] = frozenset()) -> str:
     """Launch once. Lines "operator NAME" and "library NAME", of all threads, and "kernel NAME" if
     kernels is set, each once; as many as an answer has room for, and CUT first where that is not
     all. own_operators: those that the artifact defines, such as `mine::scale`, are its own work;

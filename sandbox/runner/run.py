@@ -55,16 +55,7 @@ def main(argv: list[str] | None = None) -> int:
         gate.reply(first, failure(error, device))
         return 1
     gate.reply(first, Answer(status=Status.OK))
-    own_operators = kernel.own_operators
-    serve(
-        gate,
-        first,
-        device,
-        arena,
-        {0: kernel},
-        lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own_operators),
-        profile,
-    )
+    serve(gate, first, device, arena, {0: kernel}, partial(observe, own_operators=kernel.own_operators), profile)
     return 0
 
 
