@@ -165,7 +165,6 @@ def first_that_does(
 def _attempt(
     job: wire.BuildJob, language: Any, compiler: steps.Compiler, headers: Headers, place: Path, timeout_s: float | None
 ) -> BuildAttempt:
-    """Compile every source and link, and look whether all is there."""
     sources = list(enumerate(_compiled(job)))
     plan = [step for number, path in sources for step in compiler.compile(path, number, headers, place)]
     plan += compiler.link([steps.object_name(number) for number, _ in sources], language.libraries(job.device_kind), ARTIFACT, place)

@@ -35,8 +35,6 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class _SourcePosition:
-    """Where in the tree a walk stands."""
-
     in_function: bool = False
     in_device_code: bool = False
     in_macro: bool = False

@@ -94,7 +94,6 @@ def _tensor_fault(parameter: _Parameter, tensor: TensorSpec, *, is_output: bool)
 
 
 def _definitions(text: str, entry: str) -> Iterator[tuple[int, list[_Parameter]]]:
-    """Each definition of a function of that name: its line, and its parameters."""
     waiting = [syntax_tree(text.encode("utf-8", "surrogateescape"))]
     while waiting:
         node = waiting.pop()

@@ -215,7 +215,6 @@ def module_id(path: str, content: bytes) -> str:
 
 
 def _device_link(words: Sequence[str], objects: Sequence[str], place: Path) -> list[CompilerStep]:
-    """Plan the link of the objects' device code into an object more, where that is wanted."""
     if not words:
         return []
     command = (*words, *objects, "-o", DEVICE_LINKED, DEVICE_RUNTIME)

@@ -361,7 +361,6 @@ def _prop() -> Any:
 
 
 def _rounded(size_bytes: int) -> int:
-    """Whole pages of the device."""
     flag = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
     grain = int(driver_result(driver.cuMemGetAllocationGranularity(_prop(), flag)))
     return -(-size_bytes // grain) * grain

@@ -51,12 +51,6 @@ COMPILE_CACHE = "GRADER_COMPILE_CACHE"
 COMPILED_ANEW = "torch.compile compiles it anew in every call; its time would be the compiler's"
 
 
-@dataclass(frozen=True, slots=True)
-class _DatedTimings:
-    timings: SoloTimings
-    since_s: float
-
-
 class HostActivity:
     """Load that others put on this machine, from when this is made. cpu_ns: the CPU time that they have had; None where that is not
     known."""
@@ -82,7 +76,7 @@ class KeptTimings:
 
     def __init__(self, problem_count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._problem_count, self._clock = problem_count, clock
-        self._problems: OrderedDict[str, dict[Key, _DatedTimings]] = OrderedDict()
+        self._problems: OrderedDict[str, dict[Key, tuple[SoloTimings, float]]] = OrderedDict()
         self._unfit_since_s: dict[str, float] = {}  # problems, by digest
 
     def load(self, problem: wire.ProblemSpec) -> None:
@@ -94,21 +88,20 @@ class KeptTimings:
 
     def keep(self, problem: wire.ProblemSpec, timings: Mapping[str, SoloTimings], conditions: Conditions) -> None:
         """Keep the times of workloads, by name, unless the device was slowed meanwhile, or such times did not fit a while ago."""
-        if problem.digest not in self._problems or not problem.digest or throttled(conditions):
-            return
-        if self.unfit(problem):
+        if problem.digest not in self._problems or not problem.digest or throttled(conditions) or self.unfit(problem):
             return
         for workload in problem.workloads:
             if workload.workload_id in timings:
-                entry = _DatedTimings(timings[workload.workload_id], self._clock())
-                self._problems[problem.digest][_key(workload, conditions)] = entry
+                self._problems[problem.digest][_key(workload, conditions)] = timings[workload.workload_id], self._clock()
 
     def find(self, problem: wire.ProblemSpec, workloads: Sequence[wire.Workload], conditions: Conditions) -> dict[str, SoloTimings] | None:
         """The times of all these workloads, by name; None where those of one are missing or too old, or the device is slowed now."""
         entries = self._problems.get(problem.digest, {})
-        dated = {workload.workload_id: entries.get(_key(workload, conditions)) for workload in workloads}
-        oldest_s = self._clock() - KEPT_S
-        timings = {name: entry.timings for name, entry in dated.items() if entry is not None and entry.since_s > oldest_s}
+        timings, oldest_s = dict[str, SoloTimings](), self._clock() - KEPT_S
+        for workload in workloads:
+            entry = entries.get(_key(workload, conditions))
+            if entry is not None and entry[1] > oldest_s:
+                timings[workload.workload_id] = entry[0]
         return timings if len(timings) == len(workloads) and not throttled(conditions) else None
 
     def unfit(self, problem: wire.ProblemSpec) -> bool:
@@ -309,7 +302,6 @@ def _load_probe(job: wire.RunnerJob, arena: Arena, device: Device) -> Loaded:
 def _outputs(
     call: Call, job: wire.RunnerJob, arena: Arena, empty: dict[tuple[int, ...], torch.Tensor]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The outputs in the arena, and empty tensors like them."""
     targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
     return targets, [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
 
@@ -350,7 +342,6 @@ class CompiledReference:
 
 
 def _compilation_count() -> int:
-    """How many frames were compiled in this process."""
     return int(torch._dynamo.utils.counters["frames"]["ok"])
 
 

@@ -85,7 +85,6 @@ def explain(trial: wire.Trial, result: Run, bench: WorkloadContext, earlier: Ten
 
 
 def _outputs(result: Run, right: Tensors, bench: WorkloadContext) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:
-    """Name, and output, reference and what was not written, of each output that can be compared."""
     for tensor, out, ref, mask in zip(bench.problem.outputs, result.outputs, right, result.unwritten, strict=True):
         if (out.shape, out.device) == (ref.shape, ref.device):
             yield tensor.name, comparable(out, ref, except_right_nan(mask, out, ref))
@@ -120,45 +119,34 @@ def _symptom(trial: wire.Trial, result: Run, right: Tensors, bench: WorkloadCont
 
 
 def _answers(inputs: Tensors, reference: Callable[[Tensors], Tensors]) -> Iterator[tuple[Symptom, Tensors]]:
-    """The reference's answers in lower precisions, with their names."""
-    for name, lowered in ((Symptom.FLOAT16, _float16), (Symptom.TF32, _tf32), (Symptom.BFLOAT16, _bfloat16)):
-        with _LowProducts(lowered) as mode:
+    for name, lower in ((Symptom.FLOAT16, torch.float16), (Symptom.TF32, None), (Symptom.BFLOAT16, torch.bfloat16)):
+        with _LowProducts(lower) as mode:
             answer = reference(inputs)
         if mode.used:
             yield name, answer
-        yield name, reference([lowered(tensor) for tensor in inputs])
+        yield name, reference([_lowered(tensor, lower) for tensor in inputs])
 
 
 class _LowProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Rounds the operands of products."""
-
-    def __init__(self, lowered: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, lower: torch.dtype | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._lowered = lowered
+        self._lower = lower
         self.used = False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function.overloadpacket.__name__ in _PRODUCTS:
             self.used = True
-            args = tuple(
-                self._lowered(argument) if isinstance(argument, torch.Tensor) and argument.dim() > 1 else argument for argument in args
-            )
+            args = tuple(_lowered(item, self._lower) if isinstance(item, torch.Tensor) and item.dim() > 1 else item for item in args)
         return function(*args, **(kwargs or {}))
 
 
-def _float16(tensor: torch.Tensor) -> torch.Tensor:
-    """Rounded to 10 bits of mantissa, as TF32 is where the exponent is in float16's range."""
-    return tensor.half().to(tensor.dtype) if tensor.dtype == torch.float32 else tensor
-
-
-def _bfloat16(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.bfloat16().to(tensor.dtype) if tensor.dtype == torch.float32 else tensor
-
-
-def _tf32(tensor: torch.Tensor) -> torch.Tensor:
-    """Cut to 10 bits of mantissa."""
+def _lowered(tensor: torch.Tensor, lower: torch.dtype | None) -> torch.Tensor:
+    """Rounded to this dtype; None: cut to 10 bits of mantissa, as TF32 has. Those of float16 are as many, where the exponent is in its
+    range."""
     if tensor.dtype != torch.float32:
         return tensor
+    if lower is not None:
+        return tensor.to(lower).to(tensor.dtype)
     return (tensor.contiguous().view(torch.int32) & (-1 << TF32_DROPPED_BITS)).view(torch.float32)
 
 
@@ -225,7 +213,6 @@ def comparable(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.T
 
 
 def _beyond(output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: Tolerance) -> Iterator[int]:
-    """Places of elements that are wrong."""
     for begin in range(0, output.numel(), CHUNK):
         chunk = slice(begin, begin + CHUNK)
         wrong = wrong_mask(output[chunk], reference[chunk], unwritten[chunk], tolerance)

@@ -279,7 +279,6 @@ class ElementwiseComparer:
         allowed: wire.Tolerance,
         perturbed: Sequence[torch.Tensor] = (),
     ) -> float | None:
-        """The error against double precision over what is allowed of it."""
         if allowed.budget_factor is None or not reference.is_floating_point() or not reference.numel():
             return None
         spent, reference_squares, size = 0.0, 0.0, 0.0

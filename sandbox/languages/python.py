@@ -108,7 +108,6 @@ def _data(
 
 
 def _flat(result: object) -> list[Any]:
-    """The tensors of a returned nest, in the order in which they are met."""
     import torch
 
     try:

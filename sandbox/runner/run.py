@@ -98,7 +98,6 @@ def wait_for_job(directory: Path) -> bool:
 
 
 def _connect(path: str) -> socket.socket:
-    """Connect to the judge, which listens once it has a job for this box."""
     link = socket.socket(socket.AF_UNIX)
     deadline = time.monotonic() + CONNECT_S
     while True:
