@@ -118,13 +118,13 @@ def _problem_at_fault(job: wire.Job, error: Exception) -> wire.Broken:
 
 def plan_trials(job: wire.Job) -> wire.Plan:
     """Return the trials that have to pass: every workload, public and hidden, in every mode. Of a sweep only what its sizes are."""
-    names, rule = tuple(workload.workload_id for workload in job.problem.workloads), rule_of(job.problem)
+    names = tuple(workload.workload_id for workload in job.problem.workloads)
     if job.mode is wire.Mode.SWEEP:
-        return wire.Plan(trials=(), rule=rule, sweep=names)
+        return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=names)
     return wire.Plan(
         trials=tuple((name, wire.TrialPhase.VERIFY, job.problem.trial_count) for name in names),
         measured=tuple(workload.workload_id for workload in measured_workloads(job)),
-        rule=rule,
+        rule=rule_of(job.problem),
     )
 
 

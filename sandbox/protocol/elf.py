@@ -117,9 +117,10 @@ def section(data: Bytes, name: str) -> range:
     (names_index,) = _unpacked(_NAMES_INDEX, data, 0)
     if headers and names_index >= len(headers):
         raise Damaged(f"its names are in section {names_index} of {len(headers)}")
-    names_at = headers[names_index][4] if headers else 0
+    names_at = _unpacked(_SECTION, data, headers[names_index])[4] if headers else 0
     wanted, content = name.encode() + b"\0", range(0)
-    for name_at, kind, _, _, offset, size, *_ in headers:
+    for at in headers:
+        name_at, kind, _, _, offset, size, *_ = _unpacked(_SECTION, data, at)
         if kind != _PROGBITS or data[names_at + name_at : names_at + name_at + len(wanted)] != wanted:
             continue
         if content or offset + size > len(data):
@@ -128,13 +129,14 @@ def section(data: Bytes, name: str) -> range:
     return content
 
 
-def _section_headers(data: Bytes) -> list[tuple[int, ...]]:
+def _section_headers(data: Bytes) -> range:
+    """Where each of them begins."""
     if data[: len(MAGIC)] != MAGIC:
         raise NotAnObject("no 64-bit ELF file")
     begin, header_bytes, count = _unpacked(_HEADER, data, 0)
     if count and header_bytes != _SECTION.size:
         raise Damaged(f"section headers of {header_bytes} bytes")
-    return [_unpacked(_SECTION, data, begin + index * _SECTION.size) for index in range(count)]
+    return range(begin, begin + count * _SECTION.size, _SECTION.size)
 
 
 def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:
@@ -155,14 +157,15 @@ def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:
 def _table(data: Bytes, wanted: int, entry: struct.Struct) -> tuple[range, int] | None:
     """Where the entries of the one section of a kind are, and where the section that it links to begins; None where there is none."""
     headers, symbols = _section_headers(data), None
-    for _, kind, _, _, offset, size, link, _, _, entry_bytes in headers:
+    for at in headers:
+        _, kind, _, _, offset, size, link, _, _, entry_bytes = _unpacked(_SECTION, data, at)
         if kind != wanted:
             continue
         if symbols is not None:  # the gABI allows one
             raise Damaged(f"two sections of kind {kind}")
         if entry_bytes != entry.size or offset + size > len(data) or link >= len(headers):
             raise Damaged(f"a section of kind {kind} with {size} bytes at {offset}, {entry_bytes} an entry, linked to {link}")
-        symbols = range(offset, offset + size, entry.size), headers[link][4]
+        symbols = range(offset, offset + size, entry.size), _unpacked(_SECTION, data, headers[link])[4]
     return symbols
 
 
