@@ -125,7 +125,7 @@ def compile_sources(
         return _attempt(job, language, compiler, headers, _new_directory(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
-    if tried.code == REJECTED and build_result.needs_hip(tried.log):
+    if tried.code == REJECTED and build_result.MISSING_HIP_HEADER.search(tried.log):
         return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {build_result.HIP_SENTENCE}\n"), note
     if tried.code == REJECTED and emulated is not None:
         missing = emulated.unsupported(tried.log, "\n".join(sources.values()))

@@ -59,16 +59,6 @@ class RandomSource(Protocol):
         """int64 in [low, high]."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Which device it is, and what is built for it."""
-
-    name: str
-    versions: dict[str, str]
-    architecture: str = ""
-    uuid: str = ""
-
-
 class Device(Protocol):
     """A device, as judge, runner and builder need it. One that inherits from this does nothing where it does not say what."""
 
@@ -127,8 +117,8 @@ class Device(Protocol):
     def start_clock(self) -> None:
         """Make what the judge's clock needs, where that is more than Python."""
 
-    def identify(self) -> Identity:
-        """Which device it is."""
+    def identify(self) -> wire.Environment:
+        """Which device it is, what is built for it, and what drives it."""
 
     def source(self, key: str) -> RandomSource:
         """Random numbers from a 128-bit key, given as hex."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from cuda.bindings import driver
 
-from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, Identity, driver_result
+from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, driver_result
 from sandbox.devices.clock import EVICT_BYTES, SHIFT_COUNT, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
@@ -212,14 +212,21 @@ class CudaDevice:
 
     # -- the judge's side --------------------------------------------------------------------------------------------------
 
-    def identify(self) -> Identity:
+    def identify(self) -> wire.Environment:
         import triton
 
         identity = self._nvml().identity()
         major, minor = torch.cuda.get_device_capability()
         versions = {key: value for key, value in identity.items() if key not in ("name", "uuid")}
         versions |= {"cuda": str(torch.version.cuda), "triton": str(triton.__version__)}
-        return Identity(name=identity["name"], versions=versions, architecture=f"sm_{major}{minor}", uuid=identity["uuid"])
+        return wire.Environment(
+            device=identity["name"],
+            device_kind=self.KIND,
+            clock=self.CLOCK,
+            versions=versions,
+            architecture=f"sm_{major}{minor}",
+            device_uuid=identity["uuid"],
+        )
 
     def source(self, key: str) -> _CudaPhilox:
         """torch's Philox, with a seed of 64 bits and a place in its sequence of 61."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from sandbox.devices import POISON_BYTE, Device, ForeignUsage, Identity, cpu_model
+from sandbox.devices import POISON_BYTE, Device, ForeignUsage, cpu_model
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
 from sandbox.protocol.gate import SPIN_NS, create_sealed, span
@@ -72,8 +72,9 @@ class EmulatedDevice(Device):
         self._cache: ctypes.Array[ctypes.c_char] | None = None
         self._thread_order = 0
 
-    def identify(self) -> Identity:
-        return Identity(name=f"emulated on {len(os.sched_getaffinity(0))} cores of {cpu_model()}", versions={})
+    def identify(self) -> wire.Environment:
+        name = f"emulated on {len(os.sched_getaffinity(0))} cores of {cpu_model()}"
+        return wire.Environment(device=name, device_kind=self.KIND, clock=self.CLOCK)
 
     @staticmethod
     def foreign_usage() -> ForeignUsage:

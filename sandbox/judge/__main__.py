@@ -16,6 +16,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -86,16 +87,8 @@ def start(kind: str) -> tuple[Device, Baseline]:
 
 def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
     """Describe the device, the host and the tools that this lane's reports are made with."""
-    identity = device.identify()
-    return wire.Environment(
-        device=identity.name,
-        device_kind=device.KIND,
-        clock=device.CLOCK,
-        versions={**host_versions(device.KIND), **identity.versions},
-        architecture=identity.architecture,
-        device_uuid=identity.uuid,
-        ceilings=ceilings,
-    )
+    known = device.identify()
+    return replace(known, versions={**host_versions(device.KIND), **known.versions}, ceilings=ceilings)
 
 
 def answer(

@@ -31,7 +31,6 @@ from sandbox.protocol.gate import Call, Status
 if TYPE_CHECKING:
     import torch
 Kernel = Callable[..., object]
-NAME = "python"
 NOT_FILLED = "float4_e2m1fn_x2"  # torch fills no fresh memory of it: with the filling on, it refuses to make any
 build = python_build.build
 
