@@ -104,15 +104,19 @@ class RunnerLink:
         if self.silence is not None:
             return TrainTime(durations_ns=(0,) * len(runs))
         if self.device.clock is not None:
+            go_address, done_address, launched_address = self.gate.addresses()
             signals = Signals(
+                go_address=go_address,
+                done_address=done_address,
+                launched_address=launched_address,
                 published_address=self.arena.published,
                 finished_address=self.arena.finished,
                 previous=self.gate.done,
                 number=self.gate.arm(operation),
                 limit_ns=int((limit_s + (len(runs) - 1) * min(limit_s, MORE_RUN_S)) * 1e9),
                 link_fd=self.link.fileno(),
+                scalar_address=self.gate.scalar_address(),
                 scalars=tuple(scalars),
-                **self.gate.addresses(),
             )
             train = self.device.clock.take(runs, signals)
             if train.code != 0:

@@ -235,14 +235,18 @@ class Gate:
         return secrets.randbits(63) | 1
 
     def write_scalars(self, values: Sequence[float]) -> None:
-        """Publish the scalars of the next call; the native clock does it by their address."""
+        """Publish the scalars of the next call; by the native clock they are written at `scalar_address`."""
         for index, value in enumerate(values):
             self._page.scalars[index] = value
 
-    def addresses(self) -> dict[str, int]:
-        """Where `go`, `done`, `launched` and the scalars lie, one double for each input, as the native clock names them."""
-        fields = {"go_address": _Page.go, "done_address": _Page.done, "launched_address": _Page.launched, "scalar_address": _Page.scalars}
-        return {name: ctypes.addressof(self._page) + field.offset for name, field in fields.items()}
+    def scalar_address(self) -> int:
+        """Where they lie, one double for each input, for the native clock."""
+        return ctypes.addressof(self._page) + _Page.scalars.offset
+
+    def addresses(self) -> tuple[int, int, int]:
+        """Where `go`, `done` and `launched` lie, for the native clock."""
+        base = ctypes.addressof(self._page)
+        return base + _Page.go.offset, base + _Page.done.offset, base + _Page.launched.offset
 
     @property
     def done(self) -> int:
