@@ -61,27 +61,16 @@ def make_model(entry: Callable[..., Any], state: bytes, where: str) -> Any:
 
 def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_object: pytree.MakeObject = pytree.no_objects) -> Bound:
     """A kernel with the arguments of one call. make_object: makes the objects of data."""
+    if job.convention is not wire.Convention.DATA:
+        return torch_extension.bind(kernel, call, job, arena)
     inputs = [torch_extension.argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
     targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-    match job.convention:
-        case wire.Convention.DESTINATION:
-            return Bound(launch=lambda: kernel(*inputs, *targets))
-        case wire.Convention.DATA:
-            node = json.loads(job.templates[call.template])
-            data, views = _data(node, inputs, targets, make_object)
-            return Bound(
-                launch=lambda: kernel(data()),
-                finish=lambda result: torch_extension.copy_out(_flat(result), views, job, widens=True),
-                blank=torch_extension.blank(targets, call),
-            )
-        case wire.Convention.POSITIONAL | wire.Convention.MODEL | wire.Convention.ARGUMENTS:
-            listed = job.convention is wire.Convention.ARGUMENTS
-            arguments = list(pytree.build(job.templates[call.template], inputs)) if listed else inputs
-            return Bound(
-                launch=lambda: kernel(*arguments),
-                finish=lambda result: torch_extension.copy_out(result, targets, job, call.outputs),
-                blank=torch_extension.blank(targets, call),
-            )
+    data, views = _data(json.loads(job.templates[call.template]), inputs, targets, make_object)
+    return Bound(
+        launch=lambda: kernel(data()),
+        finish=lambda result: torch_extension.copy_out(_flat(result), views, job, widens=True),
+        blank=torch_extension.blank(targets, call),
+    )
 
 
 def _data(
