@@ -139,10 +139,10 @@ def measured_workloads(job: wire.Job) -> tuple[wire.Workload, ...]:
 
 def _verify_and_measure(
     job: wire.Job, subject: RunnerLink, task: Task, clock: BaselineRun | None, libraries: LibraryUse | None
-) -> Iterator[wire.Fact]:
+) -> Generator[wire.Fact, None, wire.TrialOutcome]:
     """The public workloads to their last measurement, then the hidden ones: whatever a kernel that has met those says, in an error, a
-    claimed time or a print, may tell of them, so nothing of it is shown. Of each kind all are verified before the first is timed. The
-    device's memory was reserved: where it runs out, the subject has it."""
+    claimed time or a print, may tell of them, so nothing of it is shown. Of each kind all are verified before the first is timed. Ends with
+    the first trial that failed, and returns its outcome. The device's memory was reserved: where it runs out, the subject has it."""
     workload = job.problem.workloads[0]
     try:
         for hidden in (False, True):
@@ -158,11 +158,12 @@ def _verify_and_measure(
                 for workload, after in zip(part, (*part[1:], None), strict=True):
                     bench = following or WorkloadContext.of(task, workload)
                     following = WorkloadContext.of(task, after) if after else None
-                    if not (yield from _verify(job, subject, bench, following, libraries)):
-                        return
+                    outcome = yield from _verify(job, subject, bench, following, libraries)
+                    if outcome is not PASSED:
+                        return outcome
                 if job.mode is wire.Mode.PROFILE:
                     yield from _profile(job, subject, part[0], task)
-                    return
+                    return PASSED
                 if clock is None and measured_workloads(job):
                     raise RestartNeeded(wire.RestartCause.NOT_TIMED)
                 if libraries is not None:
@@ -170,8 +171,10 @@ def _verify_and_measure(
                 for workload in (measured for measured in measured_workloads(job) if measured in part):
                     assert clock is not None
                     yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
-                    if not (yield from _measure(job, subject, workload, task, clock)):
-                        return
+                    outcome = yield from _measure(job, subject, workload, task, clock)
+                    if outcome is not PASSED:
+                        return outcome
+        return PASSED
     except torch.OutOfMemoryError as error:
         yield wire.Trial(
             workload_id=workload.workload_id,
@@ -181,6 +184,7 @@ def _verify_and_measure(
             outcome=wire.TrialOutcome.OUT_OF_MEMORY,
             message=str(error).splitlines()[0],
         )
+        return wire.TrialOutcome.OUT_OF_MEMORY
 
 
 def _sweep(
@@ -193,10 +197,8 @@ def _sweep(
             return
         size = workload.workload_id
         yield wire.Plan(trials=((size, wire.TrialPhase.VERIFY, job.problem.trial_count),), measured=(size,), rule=rule_of(job.problem))
-        outcome = PASSED
-        for fact in _verify_and_measure(replace(job, problem=replace(job.problem, workloads=(workload,))), subject, task, clock, libraries):
-            outcome = fact.outcome if isinstance(fact, wire.Trial) else outcome
-            yield fact
+        job_of_size = replace(job, problem=replace(job.problem, workloads=(workload,)))
+        outcome = yield from _verify_and_measure(job_of_size, subject, task, clock, libraries)
         if subject.silence is not None or outcome in wire.ENDS_PROCESS:
             return
 
@@ -214,9 +216,9 @@ def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
 
 def _verify(
     job: wire.Job, subject: RunnerLink, bench: WorkloadContext, following: WorkloadContext | None, libraries: LibraryUse | None
-) -> Generator[wire.Fact, None, bool]:
-    """The trials of a workload, before those of the following one; returns whether all passed. Where its problem asks for libraries, one of
-    them is observed, drawn at random. Not the first: in it kernels tune themselves, partly by functions of libraries."""
+) -> Generator[wire.Fact, None, wire.TrialOutcome]:
+    """The trials of a workload, before those of the following one. Where its problem asks for libraries, one of them is observed, drawn at
+    random. Not the first: in it kernels tune themselves, partly by functions of libraries."""
     workload, count = bench.workload, job.problem.trial_count
     observed_index = 0
     if libraries is not None:
@@ -239,15 +241,14 @@ def _verify(
             trial = explain(trial, result, bench, earlier)
         yield trial
         if trial.outcome is not PASSED:
-            return False
+            return trial.outcome
         earlier = result.outputs
-    return True
+    return PASSED
 
 
 def _measure(
     job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: BaselineRun
-) -> Generator[wire.Fact, None, bool]:
-    """The times of a workload; returns whether all runs passed."""
+) -> Generator[wire.Fact, None, wire.TrialOutcome]:
     problem = job.problem
     parties = TimingSetup(
         subject=subject,
@@ -272,5 +273,5 @@ def _measure(
             raise RestartNeeded(wire.RestartCause.OUTDATED)
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
-            return False
-    return True
+            return fact.outcome
+    return PASSED
