@@ -125,7 +125,7 @@ def compile_sources(
         return _attempt(job, language, compiler, headers, _new_directory(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
-    if tried.code == REJECTED and build_result.needs_hip(tried.log):
+    if tried.code == REJECTED and build_result.MISSING_HIP_HEADER.search(tried.log):
         return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {build_result.HIP_SENTENCE}\n"), note
     if tried.code == REJECTED and emulated is not None:
         missing = emulated.unsupported(tried.log, "\n".join(sources.values()))
@@ -165,7 +165,6 @@ def first_that_does(
 def _attempt(
     job: wire.BuildJob, language: Any, compiler: steps.Compiler, headers: Headers, place: Path, timeout_s: float | None
 ) -> BuildAttempt:
-    """Compile every source and link, and look whether all is there."""
     sources = list(enumerate(_compiled(job)))
     plan = [step for number, path in sources for step in compiler.compile(path, number, headers, place)]
     plan += compiler.link([steps.object_name(number) for number, _ in sources], language.libraries(job.device_kind), ARTIFACT, place)

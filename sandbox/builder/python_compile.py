@@ -78,16 +78,14 @@ class Compiling:
             return target
         place = self._work / f"{len(self.logs)}-{extension.key}"
         files = place / "files"
-        files.mkdir(parents=True)
-        for path, text in self._texts.items():  # so that the compiler can quote them
+        sources = {self._free_name(name, texts): texts for name, texts in extension.files.items()}
+        placed = {name: "".join(text for text, *_ in self._placed(texts, name)) for name, texts in sources.items()}
+        headers = {name: text for name, text in _headers_in(extension.include_dirs) if name not in sources}
+        # The submission's files, so that the compiler can quote them; and headers next to the sources, for the emulated device compiles no
+        # header that it has not translated.
+        for path, text in (self._texts | placed | headers).items():
             (files / path).parent.mkdir(parents=True, exist_ok=True)
             (files / path).write_text(text, "utf-8")
-        sources = {self._free_name(name, texts): texts for name, texts in extension.files.items()}
-        for name, texts in sources.items():
-            (files / name).write_text("".join(placed for placed, *_ in self._placed(texts, name)), "utf-8")
-        headers = {name: text for name, text in _headers_in(extension.include_dirs) if name not in sources}
-        for name, text in headers.items():  # next to the sources: the emulated device compiles no header that it has not translated
-            (files / name).write_text(text, "utf-8")
         job = dataclasses.replace(self._job, entry="", sources=(*sources, *headers))
         (place / "made").mkdir()
         # The extension's flags; of those that do not count its author hears.

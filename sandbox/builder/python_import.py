@@ -113,7 +113,6 @@ def main() -> None:
 
 
 def _failed(error: BaseException, module: python_module.ModuleDirectory, device_kind: str) -> tuple[int, str]:
-    """Return exit code and log of an import that raised."""
     failed = next((cause for cause in chain(error) if isinstance(cause, CompileFailed)), None)
     if failed is not None:
         at = python_module.where(failed, module.sources)

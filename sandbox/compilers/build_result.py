@@ -9,7 +9,7 @@ from dataclasses import dataclass
 # IMPORT_FAILED: a Python module could not be imported. Another build of it may end otherwise, so nobody remembers this one.
 BUILT, UNSUPPORTED, ENTRY_NOT_FOUND, BROKEN, IMPORT_FAILED, REJECTED = 0, 3, 4, 5, 6, 7
 HIP_SENTENCE = "HIP is for AMD GPUs, which this grader does not have; write the kernel in CUDA C++"
-_MISSING_HEADER = re.compile(r"fatal error: (?:hip|rocm|rocwmma|hipcub|rocprim|ck)[/_][\w./]*: No such file")
+MISSING_HIP_HEADER = re.compile(r"fatal error: (?:hip|rocm|rocwmma|hipcub|rocprim|ck)[/_][\w./]*: No such file")
 
 
 class Unsupported(Exception):
@@ -37,8 +37,3 @@ def spoiled(error: Exception) -> BuildAttempt:
     """Return the result of a build that failed once the submission had run in its box: that is the submission's doing."""
     sentence = f"the submission left the build box unusable when it was imported: {type(error).__name__}: {error}"
     return BuildAttempt(code=IMPORT_FAILED, log=f"error: {sentence}\n")
-
-
-def needs_hip(log: str) -> bool:
-    """Return whether a compilation failed because a source includes a header of HIP."""
-    return _MISSING_HEADER.search(log) is not None

@@ -35,8 +35,6 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class _SourcePosition:
-    """Where in the tree a walk stands."""
-
     in_function: bool = False
     in_device_code: bool = False
     in_macro: bool = False
@@ -83,22 +81,17 @@ def _mask_specifiers(code: bytes) -> bytes:
     return bytes(masked)
 
 
-def _leaves(root: Node) -> Iterator[Node]:
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if node.child_count == 0:
-            yield node
-        waiting.extend(reversed(node.children))
-
-
 def descendants(root: Node) -> Iterator[Node]:
-    """The node, and all below it, in no order."""
+    """The node, and all below it, as one reads them."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
         yield node
-        waiting.extend(node.children)
+        waiting.extend(reversed(node.children))
+
+
+def _leaves(root: Node) -> Iterator[Node]:
+    return (node for node in descendants(root) if node.child_count == 0)
 
 
 def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _SourcePosition) -> Iterator[Token | None]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from sandbox.compilers.cuda_tokens import syntax_tree
+from sandbox.protocol.signatures import C_TYPES, cuda_parameters
 from sandbox.protocol.wire import EntryCall, TensorSpec
 
 # Kind and size in bytes of what C++ calls so; integers whatever their sign.
@@ -20,20 +21,8 @@ _INTEGERS[8] = "long int64_t uint64_t size_t ssize_t ptrdiff_t intptr_t uintptr_
 _TYPES = {name: ("integer", size) for size, names in _INTEGERS.items() for name in names.split()}
 _TYPES |= {"float": ("float", 4), "double": ("float", 8), "half": ("float", 2), "__half": ("float", 2)}
 _TYPES |= dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat", 2))
-# By torch's name: kind, size, and how it is written.
-_DTYPES = {
-    "float16": ("float", 2, "__half"),
-    "bfloat16": ("bfloat", 2, "__nv_bfloat16"),
-    "float32": ("float", 4, "float"),
-    "float64": ("float", 8, "double"),
-    "int8": ("integer", 1, "int8_t"),
-    "uint8": ("integer", 1, "uint8_t"),
-    "bool": ("integer", 1, "bool"),
-    "int16": ("integer", 2, "int16_t"),
-    "int32": ("integer", 4, "int32_t"),
-    "int64": ("integer", 8, "int64_t"),
-}
-_STREAM = "cudaStream_t stream"
+# By torch's name.
+_DTYPES = {name: _TYPES[written] for name, written in C_TYPES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +47,7 @@ def remarks(entry: str, call: EntryCall, sources: Mapping[str, str]) -> tuple[st
         return ()
     at, sentence = faults[0]
     rest = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return (f"{path}:{at or line}: {sentence}{rest}; the problem calls void {entry}({', '.join(_expected(call))})",)
-
-
-def _expected(call: EntryCall) -> Iterator[str]:
-    """The parameters as `problems show` has them."""
-    for tensor in call.inputs:
-        yield f"{_DTYPES[tensor.dtype][2]} {tensor.name}" if tensor.shape == () else f"const {_DTYPES[tensor.dtype][2]}* {tensor.name}"
-    yield from (f"{_DTYPES[tensor.dtype][2]}* {tensor.name}" for tensor in call.outputs)
-    yield from (f"int64_t {axis}" for axis in call.axes)
-    yield _STREAM
+    return (f"{path}:{at or line}: {sentence}{rest}; the problem calls void {entry}({cuda_parameters(call)})",)
 
 
 def _faults(parameters: Sequence[_Parameter], call: EntryCall) -> Iterator[tuple[int, str]]:
@@ -89,11 +69,11 @@ def _faults(parameters: Sequence[_Parameter], call: EntryCall) -> Iterator[tuple
 
 
 def _tensor_fault(parameter: _Parameter, tensor: TensorSpec, *, is_output: bool) -> str | None:
-    kind, size, written = _DTYPES[tensor.dtype]
+    kind, size = _DTYPES[tensor.dtype]
     role = "output" if is_output else "input"
     if tensor.shape == ():
         if parameter.depth:
-            return f"is given the {role} {tensor.name}, which is passed by value, as {written}"
+            return f"is given the {role} {tensor.name}, which is passed by value, as {C_TYPES[tensor.dtype]}"
         if parameter.type is None or parameter.depth != 0:
             return None
         # Floats of 4 and 8 bytes have registers of their own; all else travels in an integer's, whatever its size.
@@ -114,7 +94,6 @@ def _tensor_fault(parameter: _Parameter, tensor: TensorSpec, *, is_output: bool)
 
 
 def _definitions(text: str, entry: str) -> Iterator[tuple[int, list[_Parameter]]]:
-    """Each definition of a function of that name: its line, and its parameters."""
     waiting = [syntax_tree(text.encode("utf-8", "surrogateescape"))]
     while waiting:
         node = waiting.pop()

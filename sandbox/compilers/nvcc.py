@@ -64,7 +64,7 @@ class Dryrun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parallel:
+class Parallel(Compiler):
     """Compiles by the commands of a dry run. device_link: the command that links device code, where that is done."""
 
     files: Path
@@ -115,15 +115,12 @@ class Parallel:
         errors = host_compiler.compile_step(CUDA_ERROR, CUDA_ERROR.name, len(objects), ["-O1", *includes], CUDA_ERROR.parent, place)
         return [*linked, errors, *host_compiler.link_steps([*objects, *errors.outputs], libraries, output, place)]
 
-    def fallback(self) -> None:
-        """Sources are compiled as they are."""
-
     def _words(self, variable: str) -> list[str]:
         return shlex.split(self.dryrun.variables.get(variable, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
+class Plain(Compiler):
     """Compiles by nvcc itself, one pass after the other."""
 
     program: str
@@ -144,9 +141,6 @@ class Plain:
         libraries = [*([DEVICE_RUNTIME] if linked else []), *libraries]
         command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *libraries, "-Xcompiler", "-pthread")
         return [*linked, CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
-
-    def fallback(self) -> None:
-        """Sources are compiled as they are."""
 
 
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
@@ -221,7 +215,6 @@ def module_id(path: str, content: bytes) -> str:
 
 
 def _device_link(words: Sequence[str], objects: Sequence[str], place: Path) -> list[CompilerStep]:
-    """Plan the link of the objects' device code into an object more, where that is wanted."""
     if not words:
         return []
     command = (*words, *objects, "-o", DEVICE_LINKED, DEVICE_RUNTIME)

@@ -11,7 +11,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from sandbox.compilers.steps import STANDS_IN
 from sandbox.protocol.wire import KernelUse
@@ -28,7 +29,6 @@ KERNEL_LIMIT = 32
 NAME_LIMIT_CHARS = 200
 MANGLED_LIMIT_CHARS = 4000  # a longer one stays as it is
 DEMANGLE_S = 5.0
-UNKNOWN = -1
 _INFO = r"ptxas info\s*: "
 _ENTRY = re.compile(rf"{_INFO}Compiling entry function '([^']+)' for '(\w+)'")
 _PROPERTIES = re.compile(rf"{_INFO}Function properties for (\S+)")
@@ -119,45 +119,41 @@ class Ptx:
 
 def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
     """Return the use of each kernel, in the order of the log; built for several architectures, the name has it. ptx: its input."""
-    entries: list[tuple[KernelUse, str]] = []
+    uses: list[dict[str, Any]] = []  # the fields of each KernelUse
+    architectures: list[str] = []
+    described = None
     for line in log.splitlines():
         if (entry := _ENTRY.match(line)) is not None:
-            entries.append((KernelUse(name=entry[1], registers=UNKNOWN), entry[2]))
+            uses.append({"name": entry[1], "stack_bytes": 0})
+            architectures.append(entry[2])
             described = None
-        elif not entries:
+        elif not uses:
             continue
         elif (properties := _PROPERTIES.match(line)) is not None:
             described = properties[1]
-        elif (frame := _FRAME.match(line)) is not None and described == entries[-1][0].name:
-            stack, stores, loads = (int(number) for number in frame.groups())
-            stack = max(stack, entries[-1][0].stack_bytes)
-            use = replace(entries[-1][0], stack_bytes=stack, spill_store_bytes=stores, spill_load_bytes=loads)
-            entries[-1] = use, entries[-1][1]
+        elif (frame := _FRAME.match(line)) is not None and described == uses[-1]["name"]:
+            stack, stores, loads = map(int, frame.groups())
+            uses[-1] |= {"stack_bytes": max(stack, uses[-1]["stack_bytes"]), "spill_store_bytes": stores, "spill_load_bytes": loads}
         elif (used := _USED.match(line)) is not None:
             # Older ptxas write what the system adds behind a plus, and list the constant banks.
             parts: dict[str, int] = {}
             for size, kind in _PART.findall(used[2]):
                 name = kind.partition("[")[0]
-                parts[name] = parts.get(name, 0) + sum(int(part) for part in size.split("+") if part)
-            use = replace(
-                entries[-1][0],
-                registers=int(used[1]),
-                shared_bytes=parts.get("smem", 0),
-                # With the functions that it calls.
-                stack_bytes=max(parts.get("cumulative stack size", 0), entries[-1][0].stack_bytes),
-                constant_bytes=parts.get("cmem", 0),
-            )
-            entries[-1] = use, entries[-1][1]
-    entries = [(use, architecture) for use, architecture in entries if use.registers != UNKNOWN][:KERNEL_LIMIT]
-    several = len({architecture for _, architecture in entries}) > 1
+                parts[name] = parts.get(name, 0) + sum(map(int, size.split("+")))
+            # The stack with that of the functions that it calls.
+            stack = max(parts.get("cumulative stack size", 0), uses[-1]["stack_bytes"])
+            registers, shared, constant = int(used[1]), parts.get("smem", 0), parts.get("cmem", 0)
+            uses[-1] |= {"registers": registers, "shared_bytes": shared, "stack_bytes": stack, "constant_bytes": constant}
+    complete = [(use, architecture) for use, architecture in zip(uses, architectures, strict=True) if "registers" in use][:KERNEL_LIMIT]
+    several = len({architecture for _, architecture in complete}) > 1
     doubles = float64_instructions(ptx)
-    entries = [(replace(use, double_instruction_count=len(doubles.get(use.name, ()))), architecture) for use, architecture in entries]
-    names = demangled([use.name for use, _ in entries])
-    suffixes = [f" for {architecture}" if several else "" for _, architecture in entries]
-    return tuple(
-        replace(use, name=f"{name[: NAME_LIMIT_CHARS - len(suffix)]}{suffix}")
-        for (use, _), name, suffix in zip(entries, names, suffixes, strict=True)
-    )
+    kernel_uses = []
+    for (use, architecture), name in zip(complete, demangled([use["name"] for use, _ in complete]), strict=True):
+        suffix = f" for {architecture}" if several else ""
+        double_count = len(doubles.get(use["name"], ()))
+        shown = f"{name[: NAME_LIMIT_CHARS - len(suffix)]}{suffix}"
+        kernel_uses.append(KernelUse(**use | {"name": shown, "double_instruction_count": double_count}))
+    return tuple(kernel_uses)
 
 
 def complaint(log: str, ptx: Mapping[str, Ptx]) -> str:

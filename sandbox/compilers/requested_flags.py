@@ -98,8 +98,6 @@ def _name(flag: str) -> str:
 
 
 class _Reader:
-    """Takes one flag after the other."""
-
     def __init__(self, *, emulated: bool, is_own: Callable[[Path], bool]) -> None:
         self.flags = RequestedFlags()
         self._emulated, self._is_own = emulated, is_own
@@ -112,8 +110,13 @@ class _Reader:
         """A flag of g++."""
         name = _name(flag)
         if flag[:2] in ("-D", "-U", "-I"):
-            text = flag[2:] if len(flag) > 2 else value or ""
-            self._macro_or_directory(flag[1], text, flag, value if len(flag) == 2 else None)
+            text, value = (flag[2:], None) if len(flag) > 2 else (value or "", value)
+            if flag[1] == "I" and self._is_own(Path(text)):
+                self.flags.include_dirs.append(text)
+            elif flag[1] == "I" or not text.isprintable() or _MACRO.fullmatch(text) is None:
+                self.unused(DIRECTORY if flag[1] == "I" else OTHER, flag, value)
+            else:
+                self.flags.macros[re.split(r"[(=]", text)[0]] = text if flag[1] == "D" else None
         elif name == "std":
             standard = flag.partition("=")[2] or value or ""
             if standard.removeprefix("gnu").removeprefix("c") != "++20":
@@ -150,17 +153,6 @@ class _Reader:
             self.unused(EMULATED, flag, value)
         else:
             self.flags.libraries.append(f"-l{library}")
-
-    def _macro_or_directory(self, letter: str, text: str, flag: str, value: str | None) -> None:
-        if letter == "I":
-            if self._is_own(Path(text)):
-                self.flags.include_dirs.append(text)
-            else:
-                self.unused(DIRECTORY, flag, value)
-        elif not text.isprintable() or _MACRO.fullmatch(text) is None:
-            self.unused(OTHER, flag, value)
-        else:
-            self.flags.macros[re.split(r"[(=]", text)[0]] = text if letter == "D" else None
 
 
 def _device_words(name: str, value: str | None) -> tuple[str, ...] | None:

@@ -58,6 +58,7 @@ class Compiler(Protocol):
 
     def fallback(self) -> Compiler | None:
         """The compiler to ask where this one rejects a source, because this one has rewritten it more; None where this one decides."""
+        return None
 
 
 def object_name(number: int) -> str:

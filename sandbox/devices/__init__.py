@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import platform
+import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from sandbox.devices.clock import NativeClock
 
+_CPU_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 POISON_BYTE = 0xFF  # all bits set is a NaN in every float format
 
 
@@ -56,28 +59,8 @@ class RandomSource(Protocol):
         """int64 in [low, high]."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Which device it is, and what is built for it."""
-
-    name: str
-    versions: dict[str, str]
-    architecture: str = ""
-    uuid: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """How a device is between two jobs."""
-
-    healthy: bool
-    detail: str = ""
-    used_bytes: int | None = None
-    canary_ns: int | None = None
-
-
 class Device(Protocol):
-    """A device, as judge, runner and builder need it."""
+    """A device, as judge, runner and builder need it. One that inherits from this does nothing where it does not say what."""
 
     KIND: DeviceKind
     CLOCK: wire.Clock
@@ -134,8 +117,8 @@ class Device(Protocol):
     def start_clock(self) -> None:
         """Make what the judge's clock needs, where that is more than Python."""
 
-    def identify(self) -> Identity:
-        """Which device it is."""
+    def identify(self) -> wire.Environment:
+        """Which device it is, what is built for it, and what drives it."""
 
     def source(self, key: str) -> RandomSource:
         """Random numbers from a 128-bit key, given as hex."""
@@ -162,7 +145,7 @@ class Device(Protocol):
         """Take judge and baseline, which have begun since before, for what belongs on the device; of others only what was there when the
         server's first judge began, which is kept in a file: a judge that is started anew must not take a leftover for its own."""
 
-    def check(self) -> State:
+    def check(self, job_id: str) -> wire.Health:
         """Check that the device is as it was before the first job: nobody else's work on it, memory given back, a canary kernel right."""
 
 
@@ -180,6 +163,22 @@ class DeviceFault(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(f"the device reports {code}")
         self.code = code
+
+
+def cpu_model() -> str:
+    """Return the name of the host's processor."""
+    with suppress(OSError):
+        if match := _CPU_MODEL.search(Path("/proc/cpuinfo").read_text("utf-8", "replace")):
+            return match[1].strip()
+    return platform.machine()
+
+
+def driver_result(answer: tuple[Any, ...]) -> Any:
+    """Return the result of a call of CUDA's bindings, without its code; DeviceFault where that is an error."""
+    code = answer[0]
+    if int(code) != 0:
+        raise DeviceFault(getattr(code, "name", str(code)))
+    return answer[1] if len(answer) == 2 else answer[1:]
 
 
 def implementation(kind: str) -> Any:

@@ -49,27 +49,18 @@ def measure(device: str) -> dict[str, float]:
     """Measure the rates; about three seconds. What a device can't do is not there."""
     import torch
 
-    ceilings = {CACHE: float(torch.cuda.get_device_properties(device).L2_cache_size)}
-    bandwidth = _bandwidth(device)
-    if bandwidth is not None:
-        ceilings[BYTES] = bandwidth
+    rates = {BYTES: _bandwidth(device)}
     # Three products of TF32 make one of float32, so it is never slower than what is right.
     with _matmul_precision("high"):
-        for dtype, side in SIDE.items():
-            rate = _matmul_rate(getattr(torch, dtype), side, device)
-            if rate is not None:
-                ceilings[FLOPS + dtype] = rate
+        rates |= {FLOPS + dtype: _matmul_rate(getattr(torch, dtype), side, device) for dtype, side in SIDE.items()}
     with _matmul_precision("highest"):
-        rate = _matmul_rate(torch.float32, SIDE["float32"], device)
-        if rate is not None:
-            ceilings[FLOPS + IEEE_FLOAT32] = rate
-    rate = _float8_rate(SIDE["float16"], device)
-    if rate is not None:
-        ceilings[FLOPS + FLOAT8] = rate
-    if FLOPS + "float16" in ceilings:
-        ceilings[FLOPS + "int8"] = 2 * ceilings[FLOPS + "float16"]
+        rates[FLOPS + IEEE_FLOAT32] = _matmul_rate(torch.float32, SIDE["float32"], device)
+    rates[FLOPS + FLOAT8] = _float8_rate(SIDE["float16"], device)
+    half_rate = rates[FLOPS + "float16"]
+    rates[FLOPS + "int8"] = 2 * half_rate if half_rate else None
     torch.cuda.empty_cache()
-    return ceilings
+    cache_bytes = float(torch.cuda.get_device_properties(device).L2_cache_size)
+    return {CACHE: cache_bytes, **{name: rate for name, rate in rates.items() if rate is not None}}
 
 
 def _bandwidth(device: str) -> float | None:

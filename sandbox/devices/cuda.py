@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from cuda.bindings import driver
 
-from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, Identity, State
+from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, driver_result
 from sandbox.devices.clock import EVICT_BYTES, SHIFT_COUNT, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
@@ -53,16 +53,16 @@ class CudaArena:
     def __init__(self, fd: int, size_bytes: int, handle: Any) -> None:
         self.fd, self.size_bytes, self._mapped_bytes = fd, size_bytes - ARENA_FLAG_BYTES, size_bytes
         self._handle = handle
-        self._pointer = _ask(driver.cuMemAddressReserve(size_bytes, 0, 0, 0))
+        self._pointer = driver_result(driver.cuMemAddressReserve(size_bytes, 0, 0, 0))
         self._base = int(self._pointer)
         self.published = self._base + self.size_bytes
         self.finished = self.published + ARENA_FINISHED_AT
-        _ask(driver.cuMemMap(self._pointer, size_bytes, 0, handle, 0))
+        driver_result(driver.cuMemMap(self._pointer, size_bytes, 0, handle, 0))
         access = driver.CUmemAccessDesc()
         access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         access.location.id = 0
         access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        _ask(driver.cuMemSetAccess(self._pointer, size_bytes, [access], 1))
+        driver_result(driver.cuMemSetAccess(self._pointer, size_bytes, [access], 1))
 
     def address(self, offset: int) -> int:
         return self._base + offset
@@ -78,10 +78,10 @@ class CudaArena:
 
     def close(self) -> None:
         """Unmap it here; the memory goes with its last holder."""
-        _ask(driver.cuCtxSynchronize())
-        _ask(driver.cuMemUnmap(self._pointer, self._mapped_bytes))
-        _ask(driver.cuMemAddressFree(self._pointer, self._mapped_bytes))
-        _ask(driver.cuMemRelease(self._handle))
+        driver_result(driver.cuCtxSynchronize())
+        driver_result(driver.cuMemUnmap(self._pointer, self._mapped_bytes))
+        driver_result(driver.cuMemAddressFree(self._pointer, self._mapped_bytes))
+        driver_result(driver.cuMemRelease(self._handle))
         os.close(self.fd)
 
 
@@ -133,25 +133,25 @@ class CudaDevice:
         answer = driver.cuMemCreate(size_bytes, prop, 0)
         if answer[0] == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
             raise torch.OutOfMemoryError(f"{size_bytes >> 20} MiB for tensors that two processes see")
-        handle = _ask(answer)
-        fd = int(_ask(driver.cuMemExportToShareableHandle(handle, _HANDLE, 0)))
+        handle = driver_result(answer)
+        fd = int(driver_result(driver.cuMemExportToShareableHandle(handle, _HANDLE, 0)))
         arena = CudaArena(fd, size_bytes, handle)
         # What another submission's had: nobody promises that the driver clears it between two of one process.
-        _ask(driver.cuMemsetD8(arena.address(0), 0, size_bytes))
-        _ask(driver.cuCtxSynchronize())
+        driver_result(driver.cuMemsetD8(arena.address(0), 0, size_bytes))
+        driver_result(driver.cuCtxSynchronize())
         return arena
 
     def attach_arena(self, fd: int, size_bytes: int) -> CudaArena:
-        return CudaArena(fd, _rounded(size_bytes + ARENA_FLAG_BYTES), _ask(driver.cuMemImportFromShareableHandle(fd, _HANDLE)))
+        return CudaArena(fd, _rounded(size_bytes + ARENA_FLAG_BYTES), driver_result(driver.cuMemImportFromShareableHandle(fd, _HANDLE)))
 
     def hold(self, arena: Arena, number: int) -> None:
         """A wait on the default stream; what is launched on a stream that waits for it waits, too."""
-        _ask(driver.cuStreamWaitValue64(0, arena.published, number, driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ))
+        driver_result(driver.cuStreamWaitValue64(0, arena.published, number, driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ))
         self._released.record()
 
     def finish(self, arena: Arena, number: int) -> None:
         """A write on the default stream, behind all that it waits for."""
-        _ask(driver.cuStreamWriteValue64(0, arena.finished, number, driver.CUstreamWriteValue_flags.CU_STREAM_WRITE_VALUE_DEFAULT))
+        driver_result(driver.cuStreamWriteValue64(0, arena.finished, number, driver.CUstreamWriteValue_flags.CU_STREAM_WRITE_VALUE_DEFAULT))
 
     def wait_for_inputs(self) -> None:
         """Spin: this is inside the clock."""
@@ -159,7 +159,7 @@ class CudaDevice:
             pass
 
     def synchronize(self) -> None:
-        _ask(driver.cuCtxSynchronize())
+        driver_result(driver.cuCtxSynchronize())
 
     def launch_null(self) -> None:
         self._one.fill_(1.0)
@@ -205,21 +205,28 @@ class CudaDevice:
         """`triton.testing.do_bench` as it is, all its samples; at most SAMPLE_LIMIT of them, evenly taken."""
         from triton.testing import do_bench
 
-        _ask(driver.cuCtxResetPersistingL2Cache())
+        driver_result(driver.cuCtxResetPersistingL2Cache())
         times_ms = do_bench(run, warmup=WARMUP_MS, rep=budget_ns // 1_000_000, return_mode="all")
         step = -(-len(times_ms) // SAMPLE_LIMIT)
         return tuple(round(time_ms * 1e6) for time_ms in times_ms[::step])
 
     # -- the judge's side --------------------------------------------------------------------------------------------------
 
-    def identify(self) -> Identity:
+    def identify(self) -> wire.Environment:
         import triton
 
         identity = self._nvml().identity()
         major, minor = torch.cuda.get_device_capability()
         versions = {key: value for key, value in identity.items() if key not in ("name", "uuid")}
         versions |= {"cuda": str(torch.version.cuda), "triton": str(triton.__version__)}
-        return Identity(name=identity["name"], versions=versions, architecture=f"sm_{major}{minor}", uuid=identity["uuid"])
+        return wire.Environment(
+            device=identity["name"],
+            device_kind=self.KIND,
+            clock=self.CLOCK,
+            versions=versions,
+            architecture=f"sm_{major}{minor}",
+            device_uuid=identity["uuid"],
+        )
 
     def source(self, key: str) -> _CudaPhilox:
         """torch's Philox, with a seed of 64 bits and a place in its sequence of 61."""
@@ -227,7 +234,7 @@ class CudaDevice:
 
     def start_clock(self) -> None:
         """Make this process the judge; DeviceFault on a device whose streams can't wait for a value, which `hold` does."""
-        if not _ask(driver.cuDeviceGetAttribute(_STREAMS_WAIT, _ask(driver.cuCtxGetDevice()))):
+        if not driver_result(driver.cuDeviceGetAttribute(_STREAMS_WAIT, driver_result(driver.cuCtxGetDevice()))):
             raise DeviceFault("no 64-bit stream memory operations: its launches can't be made to wait for their inputs")
         self.clock = NativeClock(torch.empty(EVICT_BYTES, dtype=torch.uint8, device="cuda"))
 
@@ -252,12 +259,12 @@ class CudaDevice:
         workloads are at which judge and baselines have worked."""
         free, total = torch.cuda.mem_get_info()
         spare = free % (total // LEVEL_PARTS >> 21 << 21)
-        filler = _ask(driver.cuMemAlloc(spare)) if spare else None
+        filler = driver_result(driver.cuMemAlloc(spare)) if spare else None
         try:
             yield
         finally:
             if filler is not None:
-                _ask(driver.cuMemFree(filler))
+                driver_result(driver.cuMemFree(filler))
 
     def conditions(self) -> dict[str, str]:
         return self._nvml().conditions()
@@ -281,7 +288,7 @@ class CudaDevice:
             record_path.write_text(json.dumps({"pids": sorted(before.pids), "untold_bytes": before.untold_bytes}), "utf-8")
         self._known, self._untold_bytes = frozenset(own_pids | before.pids), before.untold_bytes
 
-    def check(self) -> State:
+    def check(self, job_id: str) -> wire.Health:
         """Wait for strangers to leave; then a canary has to be right and quick."""
         if self.clock is not None:
             self.clock.stage.forget()
@@ -299,7 +306,8 @@ class CudaDevice:
             elif took_ns > CANARY_LIMIT_NS:
                 detail = f"a tiny kernel took {took_ns / 1e6:.0f} ms"
             if not detail or time.monotonic() > deadline:
-                return State(healthy=not detail, detail=detail, used_bytes=watch.used_bytes(), canary_ns=took_ns)
+                used_bytes = watch.used_bytes()
+                return wire.Health(job_id=job_id, healthy=not detail, detail=detail, used_bytes=used_bytes, canary_ns=took_ns)
             time.sleep(0.1)
 
     def _canary_ns(self) -> int:
@@ -345,9 +353,9 @@ def _poison_free_blocks() -> None:
         address = segment["address"]
         for block in segment["blocks"]:
             if block["state"] == "inactive":
-                _ask(driver.cuMemsetD8(address, POISON_BYTE, block["size"]))
+                driver_result(driver.cuMemsetD8(address, POISON_BYTE, block["size"]))
             address += block["size"]
-    _ask(driver.cuCtxSynchronize())
+    driver_result(driver.cuCtxSynchronize())
 
 
 def _prop() -> Any:
@@ -360,15 +368,6 @@ def _prop() -> Any:
 
 
 def _rounded(size_bytes: int) -> int:
-    """Whole pages of the device."""
     flag = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
-    grain = int(_ask(driver.cuMemGetAllocationGranularity(_prop(), flag)))
+    grain = int(driver_result(driver.cuMemGetAllocationGranularity(_prop(), flag)))
     return -(-size_bytes // grain) * grain
-
-
-def _ask(answer: tuple[Any, ...]) -> Any:
-    """Return the result of a call of the driver, without its code; DeviceFault where that is an error."""
-    code = answer[0]
-    if int(code) != 0:
-        raise DeviceFault(getattr(code, "name", str(code)))
-    return answer[1] if len(answer) == 2 else answer[1:]

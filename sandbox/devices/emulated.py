@@ -5,15 +5,13 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import platform
 import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox.devices import POISON_BYTE, Arena, ForeignUsage, Identity, State
+from sandbox.devices import POISON_BYTE, Device, ForeignUsage, cpu_model
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
 from sandbox.protocol.gate import SPIN_NS, create_sealed, span
@@ -58,8 +56,9 @@ class EmulatedArena:
         os.close(self.fd)
 
 
-class EmulatedDevice:
-    """CUDA C++ on the host's cores."""
+class EmulatedDevice(Device):
+    """CUDA C++ on the host's cores. Much of a device is nothing here: inputs lie there before the judge says go, a launch returns when its
+    blocks have ended, and the box's limit keeps memory for the judge."""
 
     KIND = DeviceKind.EMULATED
     CLOCK = wire.Clock.HOST
@@ -73,13 +72,9 @@ class EmulatedDevice:
         self._cache: ctypes.Array[ctypes.c_char] | None = None
         self._thread_order = 0
 
-    def identify(self) -> Identity:
-        model = next(
-            (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
-            platform.machine(),
-        )
-        name = f"emulated on {len(os.sched_getaffinity(0))} cores of {model}"
-        return Identity(name=name, versions={})
+    def identify(self) -> wire.Environment:
+        name = f"emulated on {len(os.sched_getaffinity(0))} cores of {cpu_model()}"
+        return wire.Environment(device=name, device_kind=self.KIND, clock=self.CLOCK)
 
     @staticmethod
     def foreign_usage() -> ForeignUsage:
@@ -92,26 +87,8 @@ class EmulatedDevice:
     def attach_arena(self, fd: int, size_bytes: int) -> EmulatedArena:
         return EmulatedArena(fd, size_bytes)
 
-    def hold(self, arena: Arena, number: int) -> None:
-        """Nothing: the inputs lie there before the judge says go."""
-
-    def finish(self, arena: Arena, number: int) -> None:
-        """Nothing: a launch returns when its blocks have ended."""
-
-    def wait_for_inputs(self) -> None:
-        """Nothing: they lie there."""
-
-    def synchronize(self) -> None:
-        """Nothing, as above."""
-
     def wait(self) -> int:
         return 0
-
-    def launch_null(self) -> None:
-        """Nothing: a kernel that does nothing is a function call here."""
-
-    def touch(self, read: Sequence[tuple[int, int]], written: Sequence[tuple[int, int]]) -> None:
-        """Nothing: no process finds this memory cold because of another."""
 
     def stir(self, seed: int, torch_allocator: bool, sizes: tuple[int, ...], libraries: Sequence[ctypes.CDLL]) -> None:
         """Churn malloc, from which torch takes its memory on the host, too; large blocks come fresh from the kernel anyway."""
@@ -148,24 +125,12 @@ class EmulatedDevice:
             samples.append(time.perf_counter_ns() - begun)
         return tuple(samples)
 
-    def start_clock(self) -> None:
-        """Nothing: the host's clock is at hand."""
-
     def source(self, key: str) -> _EmulatedPhilox:
         """numpy's Philox with all 128 bits: torch's CPU generator keeps 32 bits of a seed, which can be searched."""
         return _EmulatedPhilox(key)
 
-    def acquire_context(self) -> None:
-        """Nothing: the judge has its cores."""
-
-    def reserve(self, size_bytes: int) -> None:
-        """Nothing: the box's limit keeps memory for the judge."""
-
     def free_bytes(self) -> int | None:
         return None
-
-    def release_cached_memory(self) -> None:
-        """Nothing: malloc has it."""
 
     def round_free_memory(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -177,12 +142,9 @@ class EmulatedDevice:
         """None: it is never compared with a physical floor."""
         return {}
 
-    def record_baseline_usage(self, before: ForeignUsage, record_path: Path | None) -> None:
-        """Nothing to keep apart."""
-
-    def check(self) -> State:
+    def check(self, job_id: str) -> wire.Health:
         """A host that runs this is well enough."""
-        return State(healthy=True)
+        return wire.Health(job_id=job_id, healthy=True)
 
 
 class _EmulatedPhilox:
@@ -190,23 +152,16 @@ class _EmulatedPhilox:
 
     def __init__(self, key: str) -> None:
         import numpy as np
+        import torch
 
         self._values = np.random.Generator(np.random.Philox(key=int(key, 16)))
+        self._tensor = torch.as_tensor
 
     def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
-        import numpy as np
-        import torch
-
-        return torch.from_numpy(np.asarray(self._values.standard_normal(shape, dtype=np.float32)))
+        return self._tensor(self._values.standard_normal(shape, dtype="float32"))
 
     def uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
-        import numpy as np
-        import torch
-
-        return torch.from_numpy(np.asarray(self._values.random(shape, dtype=np.float32)))
+        return self._tensor(self._values.random(shape, dtype="float32"))
 
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> torch.Tensor:
-        import numpy as np
-        import torch
-
-        return torch.from_numpy(np.asarray(self._values.integers(low, high + 1, shape)))
+        return self._tensor(self._values.integers(low, high + 1, shape))

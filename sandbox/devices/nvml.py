@@ -6,11 +6,10 @@ What a device or a driver does not tell is left out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any
 
 import pynvml
-
-T = TypeVar("T")
 
 # nvml.h, nvmlClocksEventReason*
 REASONS = {
@@ -35,36 +34,36 @@ class GpuWatch:
 
     def identity(self) -> dict[str, str]:
         """Name, uuid, and versions of what drives it."""
-        facts = {
-            "name": _answer_or_none(lambda: _text(pynvml.nvmlDeviceGetName(self._gpu))),
-            "uuid": _answer_or_none(lambda: _text(pynvml.nvmlDeviceGetUUID(self._gpu))),
-            "driver": _answer_or_none(lambda: _text(pynvml.nvmlSystemGetDriverVersion())),
-            "cuda_driver": _answer_or_none(_cuda_driver),
-            "vbios": _answer_or_none(lambda: _text(pynvml.nvmlDeviceGetVbiosVersion(self._gpu))),
-            "memory_bytes": _answer_or_none(lambda: str(pynvml.nvmlDeviceGetMemoryInfo(self._gpu).total)),
-        }
-        return {key: value for key, value in facts.items() if value is not None}
+        return _answers(
+            name=lambda: _text(pynvml.nvmlDeviceGetName(self._gpu)),
+            uuid=lambda: _text(pynvml.nvmlDeviceGetUUID(self._gpu)),
+            driver=lambda: _text(pynvml.nvmlSystemGetDriverVersion()),
+            cuda_driver=_cuda_driver,
+            vbios=lambda: _text(pynvml.nvmlDeviceGetVbiosVersion(self._gpu)),
+            memory_bytes=lambda: pynvml.nvmlDeviceGetMemoryInfo(self._gpu).total,
+        )
 
     def conditions(self) -> dict[str, str]:
         """How it is now: clocks in MHz, temperature in C, power in W, why it is slowed, memory errors."""
-        ask = self._asked
-        conditions = {
-            "sm_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
-            "sm_clock_max_mhz": ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
-            "memory_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
-            "memory_clock_max_mhz": ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_MEM),
-            "temperature_c": ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
-            "power_w": _answer_or_none(lambda: f"{pynvml.nvmlDeviceGetPowerUsage(self._gpu) / 1000:.0f}"),
-            "power_limit_w": _answer_or_none(lambda: f"{pynvml.nvmlDeviceGetEnforcedPowerLimit(self._gpu) / 1000:.0f}"),
-            "performance_state": _answer_or_none(lambda: f"P{pynvml.nvmlDeviceGetPerformanceState(self._gpu)}"),
-            "throttle_reasons": _answer_or_none(lambda: ",".join(reasons(self._reason_bits()))),
-            "utilization_percent": _answer_or_none(lambda: str(pynvml.nvmlDeviceGetUtilizationRates(self._gpu).gpu)),
-            "persistence": _answer_or_none(lambda: "on" if pynvml.nvmlDeviceGetPersistenceMode(self._gpu) else "off"),
-            "ecc": _answer_or_none(lambda: "on" if pynvml.nvmlDeviceGetEccMode(self._gpu)[0] else "off"),
-            "ecc_uncorrected": _answer_or_none(self._uncorrected),
-            "mig": _answer_or_none(lambda: "on" if pynvml.nvmlDeviceGetMigMode(self._gpu)[0] else "off"),
-        }
-        return {key: value for key, value in conditions.items() if value is not None}
+        gpu = self._gpu
+        return _answers(
+            sm_clock_mhz=lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),
+            sm_clock_max_mhz=lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_SM),
+            memory_clock_mhz=lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),
+            memory_clock_max_mhz=lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_MEM),
+            temperature_c=lambda: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
+            power_w=lambda: f"{pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000:.0f}",
+            power_limit_w=lambda: f"{pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000:.0f}",
+            performance_state=lambda: f"P{pynvml.nvmlDeviceGetPerformanceState(gpu)}",
+            throttle_reasons=lambda: ",".join(reasons(self._reason_bits())),
+            utilization_percent=lambda: pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu,
+            persistence=lambda: "on" if pynvml.nvmlDeviceGetPersistenceMode(gpu) else "off",
+            ecc=lambda: "on" if pynvml.nvmlDeviceGetEccMode(gpu)[0] else "off",
+            ecc_uncorrected=lambda: pynvml.nvmlDeviceGetTotalEccErrors(
+                gpu, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+            ),
+            mig=lambda: "on" if pynvml.nvmlDeviceGetMigMode(gpu)[0] else "off",
+        )
 
     def used_bytes(self) -> int:
         """Of its memory, by all processes and the driver itself."""
@@ -80,20 +79,15 @@ class GpuWatch:
         return 0 if not owned or any(used is None for used in owned) else max(0, self.used_bytes() - sum(map(int, owned)))
 
     def _processes(self) -> list[Any]:
-        return _answer_or_none(lambda: list(pynvml.nvmlDeviceGetComputeRunningProcesses(self._gpu))) or []
+        with suppress(pynvml.NVMLError):
+            return list(pynvml.nvmlDeviceGetComputeRunningProcesses(self._gpu))
+        return []
 
     def _reason_bits(self) -> int:
         try:
             return int(pynvml.nvmlDeviceGetCurrentClocksEventReasons(self._gpu))
         except (AttributeError, pynvml.NVMLError):  # a package or a driver that knows the old name only
             return int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._gpu))
-
-    def _uncorrected(self) -> str:
-        kind, counter = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
-        return str(pynvml.nvmlDeviceGetTotalEccErrors(self._gpu, kind, counter))
-
-    def _asked(self, question: Callable[..., object], *words: object) -> str | None:
-        return _answer_or_none(lambda: str(question(self._gpu, *words)))
 
 
 def reasons(bits: int) -> tuple[str, ...]:
@@ -106,11 +100,12 @@ def _cuda_driver() -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def _answer_or_none(question: Callable[[], T]) -> T | None:
-    try:
-        return question()
-    except pynvml.NVMLError:
-        return None
+def _answers(**questions: Callable[[], object]) -> dict[str, str]:
+    answers: dict[str, str] = {}
+    for name, question in questions.items():
+        with suppress(pynvml.NVMLError):
+            answers[name] = str(question())
+    return answers
 
 
 def _text(value: str | bytes) -> str:

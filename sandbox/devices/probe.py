@@ -8,11 +8,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cuda.bindings import driver, nvrtc
 
-from sandbox.devices import DeviceFault
+from sandbox.devices import driver_result
 
 SOURCE = Path(__file__).parents[1] / "native" / "clock" / "probe.cu"
 SPAN_LIMIT = 64  # the largest; what a kernel takes as arguments is 4 KB
@@ -34,11 +33,11 @@ class Probe:
     def __init__(self, architecture: str, processor_count: int) -> None:
         self._block_limit = processor_count * BLOCKS_PER_PROCESSOR
         options = [f"--gpu-architecture={architecture}".encode(), f"-DSPAN_LIMIT={SPAN_LIMIT}".encode()]
-        program = _done(nvrtc.nvrtcCreateProgram(SOURCE.read_bytes(), b"probe.cu", 0, [], []))
-        _done(nvrtc.nvrtcCompileProgram(program, len(options), options))
-        binary = b" " * _done(nvrtc.nvrtcGetCUBINSize(program))
-        _done(nvrtc.nvrtcGetCUBIN(program, binary))
-        self._kernel = _done(driver.cuModuleGetFunction(_done(driver.cuModuleLoadData(binary)), b"probe"))
+        program = driver_result(nvrtc.nvrtcCreateProgram(SOURCE.read_bytes(), b"probe.cu", 0, [], []))
+        driver_result(nvrtc.nvrtcCompileProgram(program, len(options), options))
+        binary = b" " * driver_result(nvrtc.nvrtcGetCUBINSize(program))
+        driver_result(nvrtc.nvrtcGetCUBIN(program, binary))
+        self._kernel = driver_result(driver.cuModuleGetFunction(driver_result(driver.cuModuleLoadData(binary)), b"probe"))
 
     def launch(self, read: Spans, written: Spans) -> None:
         """Launch it on the default stream; not waited for."""
@@ -46,15 +45,9 @@ class Probe:
         grid = max(1, min(self._block_limit, -(-vector_count // BLOCK_SIZE)))
         arguments = (_spans(read), _spans(written), ctypes.c_void_p())
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
-        _done(driver.cuLaunchKernel(self._kernel, grid, 1, 1, BLOCK_SIZE, 1, 1, 0, 0, ctypes.addressof(pointers), 0))
+        driver_result(driver.cuLaunchKernel(self._kernel, grid, 1, 1, BLOCK_SIZE, 1, 1, 0, 0, ctypes.addressof(pointers), 0))
 
 
 def _spans(spans: Spans) -> _MemoryList:
     largest = sorted(spans, key=lambda span: -span[1])[:SPAN_LIMIT]
     return _MemoryList(count=len(largest), items=(_Memory * SPAN_LIMIT)(*(_Memory(*span) for span in largest)))
-
-
-def _done(answer: tuple[Any, ...]) -> Any:
-    if int(answer[0]) != 0:
-        raise DeviceFault(getattr(answer[0], "name", str(answer[0])))
-    return answer[1] if len(answer) == 2 else answer[1:]

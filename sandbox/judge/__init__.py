@@ -21,8 +21,8 @@ class ReferenceTooLarge(ReferenceFailed):
 def end_with_parent(descriptor: int) -> None:
     """Be killed when the parent dies, even in C code that never gives the interpreter up; end now where it has died already.
 
-    held: a pipe or socket whose other end nobody but the parent has. The system goes by the thread that started us: that one has to live
-    as long as it wants us, as an event loop's does.
+    descriptor: a pipe or socket whose other end nobody but the parent has. The system goes by the thread that started us: that one has to
+    live as long as it wants us, as an event loop's does.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     hung_up = select.poll()

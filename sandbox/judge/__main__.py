@@ -16,12 +16,13 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 import torch
 
-from sandbox.devices import Device, implementation, open_device
+from sandbox.devices import Device, cpu_model, implementation, open_device
 from sandbox.judge import end_with_parent
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge, prepare
@@ -32,10 +33,8 @@ from sandbox.protocol.triton_key import fix_triton_key
 DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file next to which the server's judges of this device agree on what was there first
 PACKAGES = ("numpy", "triton", "numba", "numba-cuda")
 ASK_S = 10.0
-CPU_INFO = Path("/proc/cpuinfo")
 CUDA_HOME = "/usr/local/cuda"  # as `grader/isolation/toolchain.py` looks for it
 _RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
-_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 
 
 def main() -> None:
@@ -88,16 +87,8 @@ def start(kind: str) -> tuple[Device, Baseline]:
 
 def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
     """Describe the device, the host and the tools that this lane's reports are made with."""
-    identity = device.identify()
-    return wire.Environment(
-        device=identity.name,
-        device_kind=device.KIND,
-        clock=device.CLOCK,
-        versions={**host_versions(device.KIND), **identity.versions},
-        architecture=identity.architecture,
-        device_uuid=identity.uuid,
-        ceilings=ceilings,
-    )
+    known = device.identify()
+    return replace(known, versions={**host_versions(device.KIND), **known.versions}, ceilings=ceilings)
 
 
 def answer(
@@ -105,20 +96,13 @@ def answer(
 ) -> Iterator[wire.Fact]:
     """The facts of a job or of a preparation, or how the device is. A fault of the device in this process is the end of it."""
     try:
-        if isinstance(message, wire.Job):
-            yield from judge(message, device, baseline, ceilings)
-            return
-        if isinstance(message, wire.Prepare):
-            yield from prepare(message, device, baseline)
-            return
-        state = device.check()
-        yield wire.Health(
-            job_id=message.job_id,
-            healthy=state.healthy,
-            detail=state.detail,
-            used_bytes=state.used_bytes,
-            canary_ns=state.canary_ns,
-        )
+        match message:
+            case wire.Job():
+                yield from judge(message, device, baseline, ceilings)
+            case wire.Prepare():
+                yield from prepare(message, device, baseline)
+            case wire.Check():
+                yield device.check(message.job_id)
     except Exception as error:  # noqa: BLE001  whatever it is, this process is not to be trusted with another job
         # Not its message, which may quote a hidden size: that is in the fact, for the ledger alone.
         sys.stderr.write(f"the judge's own work failed: {type(error).__name__}\n")
@@ -136,7 +120,7 @@ def host_versions(kind: DeviceKind, environ: Mapping[str, str] = os.environ) -> 
     versions = {
         "os": _system_name(),
         "kernel": platform.release(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "cudnn": cudnn_version(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
@@ -181,14 +165,6 @@ def _system_name() -> str:
         return platform.freedesktop_os_release().get("PRETTY_NAME", "")
     except OSError:
         return platform.system()
-
-
-def _cpu_model() -> str:
-    try:
-        match = _MODEL.search(CPU_INFO.read_text("utf-8", "replace"))
-    except OSError:
-        match = None
-    return match[1].strip() if match else platform.machine()
 
 
 if __name__ == "__main__":

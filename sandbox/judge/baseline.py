@@ -17,19 +17,19 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
 
 from sandbox.devices import Arena, Device, open_device
 from sandbox.judge import end_with_parent
-from sandbox.judge.references import Reference, load_task
+from sandbox.judge.references import Reference, Task, load_task, redact_reference_errors
 from sandbox.judge.runner_link import RunnerLink, connect
 from sandbox.judge.timing.box_load import foreign_cpu_ns
-from sandbox.judge.timing.interleaved import EAGER, PROBE, VARIANTS, WARMUP_COUNT, SoloTimings
-from sandbox.judge.trial import TRAIN_BYTES, arena_bytes, rounded
+from sandbox.judge.timing.interleaved import EAGER, PROBE, VARIANTS, WARMUP_COUNT, SoloTimings, time_alone, with_new_nulls
+from sandbox.judge.trial import TRAIN_BYTES, WorkloadContext, arena_bytes, rounded
 from sandbox.launch.kernel import Bound, Loaded
 from sandbox.launch.loop import serve
 from sandbox.protocol import wire
@@ -39,6 +39,7 @@ from sandbox.protocol.languages import module_of
 from sandbox.protocol.version import VERSION
 
 KEPT_S = 600.0
+SOLO_SHARE = 0.5  # of a sweep's time, for the baselines while they are alone; the sizes behind that are left out
 # How many cores others may use meanwhile: next to none, unless these are enough for all that judge and baseline do.
 QUIET_CORES, OWN_CORES = 0.3, 4
 # Of a device's conditions, those that are the same from job to job. Its clocks and its temperature are not.
@@ -48,12 +49,6 @@ Key = tuple[str, ...]
 LOAD_S = 60.0
 COMPILE_CACHE = "GRADER_COMPILE_CACHE"
 COMPILED_ANEW = "torch.compile compiles it anew in every call; its time would be the compiler's"
-
-
-@dataclass(frozen=True, slots=True)
-class _DatedTimings:
-    timings: SoloTimings
-    since_s: float
 
 
 class HostActivity:
@@ -81,7 +76,7 @@ class KeptTimings:
 
     def __init__(self, problem_count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._problem_count, self._clock = problem_count, clock
-        self._problems: OrderedDict[str, dict[Key, _DatedTimings]] = OrderedDict()
+        self._problems: OrderedDict[str, dict[Key, tuple[SoloTimings, float]]] = OrderedDict()
         self._unfit_since_s: dict[str, float] = {}  # problems, by digest
 
     def load(self, problem: wire.ProblemSpec) -> None:
@@ -93,21 +88,20 @@ class KeptTimings:
 
     def keep(self, problem: wire.ProblemSpec, timings: Mapping[str, SoloTimings], conditions: Conditions) -> None:
         """Keep the times of workloads, by name, unless the device was slowed meanwhile, or such times did not fit a while ago."""
-        if problem.digest not in self._problems or not problem.digest or throttled(conditions):
-            return
-        if self.unfit(problem):
+        if problem.digest not in self._problems or not problem.digest or throttled(conditions) or self.unfit(problem):
             return
         for workload in problem.workloads:
             if workload.workload_id in timings:
-                entry = _DatedTimings(timings[workload.workload_id], self._clock())
-                self._problems[problem.digest][_key(workload, conditions)] = entry
+                self._problems[problem.digest][_key(workload, conditions)] = timings[workload.workload_id], self._clock()
 
     def find(self, problem: wire.ProblemSpec, workloads: Sequence[wire.Workload], conditions: Conditions) -> dict[str, SoloTimings] | None:
         """The times of all these workloads, by name; None where those of one are missing or too old, or the device is slowed now."""
         entries = self._problems.get(problem.digest, {})
-        dated = {workload.workload_id: entries.get(_key(workload, conditions)) for workload in workloads}
-        oldest_s = self._clock() - KEPT_S
-        timings = {name: entry.timings for name, entry in dated.items() if entry is not None and entry.since_s > oldest_s}
+        timings, oldest_s = dict[str, SoloTimings](), self._clock() - KEPT_S
+        for workload in workloads:
+            entry = entries.get(_key(workload, conditions))
+            if entry is not None and entry[1] > oldest_s:
+                timings[workload.workload_id] = entry[0]
         return timings if len(timings) == len(workloads) and not throttled(conditions) else None
 
     def unfit(self, problem: wire.ProblemSpec) -> bool:
@@ -123,6 +117,17 @@ class KeptTimings:
 
 def _key(workload: wire.Workload, conditions: Conditions) -> Key:
     return repr(workload), *(conditions.get(name, "") for name in SAME_CONDITIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineRun:
+    """The trusted runner, its times while it was alone, by workload, and what the device can do at most. reused: these times are of an
+    earlier job."""
+
+    trusted: RunnerLink
+    alone: Mapping[str, SoloTimings]
+    ceilings: Mapping[str, float]
+    reused: bool = False
 
 
 class Baseline:
@@ -148,6 +153,44 @@ class Baseline:
         )
         theirs.close()
 
+    def place(
+        self, job: wire.Job, task: Task, workloads: Sequence[wire.Workload], links: ExitStack, ceilings: Mapping[str, float]
+    ) -> Generator[wire.Fact, None, BaselineRun | None]:
+        """Start the process on a job's problem, with its times alone: those that are kept, or new ones. None where times of an earlier job
+        would do and there are none: then the kernel is verified first."""
+        solo = self.kept.find(job.problem, workloads, self._device.conditions()) if job.kept_times else None
+        # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the host's
+        # clock they are not, for the box imports meanwhile.
+        at_once = not job.kept_times or (self._device.CLOCK is wire.Clock.DEVICE_EVENTS and self.kept.unfit(job.problem))
+        if solo is None and not at_once:
+            return None
+        trusted = links.enter_context(self.serve(job.problem, job.language))
+        if solo is None:
+            alone = yield from self._time_alone(job, task, workloads, trusted)
+            return BaselineRun(trusted=trusted, alone=alone, ceilings=ceilings)
+        for workload in workloads:
+            name = workload.workload_id
+            solo[name] = with_new_nulls(solo[name], trusted, WorkloadContext.of(task, workload))
+        return BaselineRun(trusted=trusted, alone=solo, ceilings=ceilings, reused=True)
+
+    def _time_alone(
+        self, job: wire.Job, task: Task, workloads: Sequence[wire.Workload], trusted: RunnerLink
+    ) -> Generator[wire.Fact, None, dict[str, SoloTimings]]:
+        """Time the baselines while there is no subject, and keep the times of a quiet machine; reports it, because what is compiled for the
+        first time takes a while."""
+        compiled = ("compile", *job.problem.baselines) if self._device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
+        variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
+        alone, swept, begun_s, activity = dict[str, SoloTimings](), job.mode is wire.Mode.SWEEP, time.monotonic(), HostActivity()
+        for workload in workloads:
+            if swept and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
+                return alone
+            yield wire.Progress(stage=wire.Stage.BASELINE, workload_id=workload.workload_id if swept else None)
+            with redact_reference_errors(hidden=workload.hidden):
+                alone[workload.workload_id] = yield from time_alone(trusted, WorkloadContext.of(task, workload), variants)
+        if activity.quiet(os.cpu_count() or 1):
+            self.kept.keep(job.problem, alone, self._device.conditions())
+        return alone
+
     @contextmanager
     def serve(self, problem: wire.ProblemSpec, language: str) -> Iterator[RunnerLink]:
         """Let the process run this problem's reference until the context is left."""
@@ -161,7 +204,7 @@ class Baseline:
             self._process.stdin.flush()
 
         with connect(self._device, self._link, job, b"", LOAD_S, before=tell) as runner:
-            if not (isinstance(runner.loaded, Answer) and runner.loaded.status is Status.OK):
+            if runner.load_fact.outcome is not wire.LoadOutcome.LOADED:
                 raise RuntimeError(f"the baseline did not load: {runner.loaded}")
             yield runner
 
@@ -181,7 +224,8 @@ class Baseline:
 def runner_job(
     problem: wire.ProblemSpec, language: str, entry: str, device: Device, templates: tuple[str, ...] = (), *, trusted: bool = False
 ) -> wire.RunnerJob:
-    """Return the job of a runner: the part of a problem that it gets to know. An arena's exact size is for a trusted one."""
+    """Return the job of a runner: the part of a problem that it gets to know. An arena's exact size is for a trusted one, and the templates
+    of hidden workloads are left out: the values in them would tell."""
     needed = arena_bytes(problem, TRAIN_BYTES if device.CLOCK is wire.Clock.DEVICE_EVENTS else 0)
     return wire.RunnerJob(
         device_kind=device.KIND,
@@ -191,7 +235,7 @@ def runner_job(
         inputs=problem.inputs,
         outputs=problem.outputs,
         convention=problem.convention,
-        templates=templates,
+        templates=tuple("" if size.hidden else template for size, template in zip(problem.workloads, templates, strict=False)),
         arena_bytes=needed if trusted else rounded(needed),
     )
 
@@ -220,8 +264,7 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
             else torch.tensor(slot.scalar, dtype=getattr(torch, tensor.dtype))
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
-        targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-        blanks = [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
+        targets, blanks = _outputs(call, job, arena, empty)
 
         def finish(result: object) -> None:
             assert isinstance(result, list)
@@ -245,8 +288,7 @@ def _load_probe(job: wire.RunnerJob, arena: Arena, device: Device) -> Loaded:
         if not call.copy_out:
             written = [_span(slot, tensor, arena) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
             return Bound(launch=lambda: device.touch(read, written))
-        targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-        returned = [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
+        targets, returned = _outputs(call, job, arena, empty)
         returned_spans = [(value.data_ptr(), value.nbytes) for value in returned]
         return Bound(
             launch=lambda: device.touch(read, returned_spans),
@@ -255,6 +297,13 @@ def _load_probe(job: wire.RunnerJob, arena: Arena, device: Device) -> Loaded:
         )
 
     return Loaded(bind=bind, uses_torch=False)
+
+
+def _outputs(
+    call: Call, job: wire.RunnerJob, arena: Arena, empty: dict[tuple[int, ...], torch.Tensor]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
+    return targets, [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
 
 
 def _span(slot: Slot, tensor: wire.TensorSpec, arena: Arena) -> tuple[int, int]:
@@ -293,37 +342,29 @@ class CompiledReference:
 
 
 def _compilation_count() -> int:
-    """How many frames were compiled in this process."""
     return int(torch._dynamo.utils.counters["frames"]["ok"])
 
 
-class _References:
-    """The references of the last problems, as they are and compiled, by the gate's number."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, dict[int, Reference]] = {}
-
-    def of(self, problem: wire.ProblemSpec, device: Device) -> dict[int, Reference]:
-        """Load a problem's reference, or find it; the oldest goes."""
-        if problem.digest and problem.digest in self._kept:
-            return self._kept[problem.digest]
-        references = {VARIANTS[EAGER]: load_task(problem, device.TORCH).reference}
-        if device.CLOCK is wire.Clock.DEVICE_EVENTS:
-            eager = references[VARIANTS[EAGER]]
-            # Compiled when it is first run at a shape. Without graphs of CUDA's: inputs lie elsewhere in every run.
-            references[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
-            references[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
-        self._kept[problem.digest] = references
-        if len(self._kept) > wire.KEPT_PROBLEM_COUNT:
-            del self._kept[next(iter(self._kept))]
-        return references
+def _references_of(problem: wire.ProblemSpec, device: Device, kept: dict[str, dict[int, Reference]]) -> dict[int, Reference]:
+    """The references of a problem, as they are and compiled, by the gate's number. kept: those of the last problems; the oldest goes."""
+    if problem.digest and problem.digest in kept:
+        return kept[problem.digest]
+    eager = load_task(problem, device.TORCH).reference
+    references = kept[problem.digest] = {VARIANTS[EAGER]: eager}
+    if device.CLOCK is wire.Clock.DEVICE_EVENTS:
+        # Compiled when it is first run at a shape. Without graphs of CUDA's: inputs lie elsewhere in every run.
+        references[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
+        references[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
+    if len(kept) > wire.KEPT_PROBLEM_COUNT:
+        del kept[next(iter(kept))]
+    return references
 
 
 def main() -> None:
     """Serve problem after problem until the judge goes away."""
     link = socket.socket(fileno=int(sys.argv[1]))
     end_with_parent(link.fileno())
-    device, references = open_device(sys.argv[2]), _References()
+    device, kept = open_device(sys.argv[2]), dict[str, dict[int, Reference]]()
     torch._dynamo.config.recompile_limit = 256  # a shape per workload, and a problem may have many
     gc.collect()
     gc.freeze()  # as in the judge
@@ -332,7 +373,7 @@ def main() -> None:
         problem = wire.decode(line).problem
         job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
-        kernels = {number: _load(reference, job, arena) for number, reference in references.of(problem, device).items()}
+        kernels = {number: _load(reference, job, arena) for number, reference in _references_of(problem, device, kept).items()}
         if device.CLOCK is wire.Clock.DEVICE_EVENTS:
             kernels[VARIANTS[PROBE]] = _load_probe(job, arena, device)
         first = gate.announce(VERSION)

@@ -90,8 +90,6 @@ def draw(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DrawRequest:
-    """The tensor that is to be drawn."""
-
     shape: tuple[int, ...]
     dtype: torch.dtype
     axes: dict[str, int]
@@ -106,7 +104,6 @@ class _DrawRequest:
 
 
 def _draw_one(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource, structure: random.Random) -> torch.Tensor:
-    """Draw a tensor, contiguous and of its dtype."""
     match of.kind:
         case "mixture":
             drawn = _mixture(of, wanted, values, structure)
@@ -134,7 +131,6 @@ def _draw_one(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource,
 
 
 def _structured(drawn: torch.Tensor, of: wire.Distribution, values: RandomSource) -> torch.Tensor:
-    """The drawn values, where the structure has some."""
     match of.structure:
         case None:
             return drawn

@@ -9,29 +9,28 @@ what the judge has copied out of the arena and compared with a reference that ne
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from sandbox.devices import Device
 from sandbox.devices.ceilings import physical_floor_ns
-from sandbox.judge.baseline import Baseline, HostActivity, KeptTimings, runner_job, unsubmitted
+from sandbox.judge.baseline import Baseline, BaselineRun, runner_job, unsubmitted
 from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
-from sandbox.judge.references import ReferenceFailed, Task, load_task
-from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, connect
+from sandbox.judge.references import ReferenceFailed, Task, load_task, redact_reference_errors
+from sandbox.judge.runner_link import NoRunner, RunnerLink, accept, connect
 from sandbox.judge.timing.box_load import box_load
-from sandbox.judge.timing.interleaved import EAGER, VARIANTS, SoloTimings, TimingSetup, time_alone, with_new_nulls
+from sandbox.judge.timing.interleaved import TimingSetup
 from sandbox.judge.timing.measure import measure
 from sandbox.judge.timing.overhead import outdated
 from sandbox.judge.timing.stopping import LookAllowance
-from sandbox.judge.trial import TRAIN_BYTES, TRAIN_LIMIT, RunOptions, WorkloadContext, byte_count, memory_bytes, rounded, run
+from sandbox.judge.trial import RunOptions, WorkloadContext, byte_count, run, working_bytes
 from sandbox.judge.verify import judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, GateViolated, Operation, Status
@@ -41,13 +40,18 @@ from sandbox.protocol.signatures import rule_of
 PASSED = wire.TrialOutcome.PASSED
 PROFILE_S, PROFILE_FACTOR = 60.0, 20  # for profilers themselves; a launch under one takes longer
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
-# What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
-INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 30, 1 << 30
-SOLO_SHARE = 0.5  # of a sweep's time, for the baselines while they are alone; the sizes behind that are left out
+
+
+class RestartNeeded(Exception):
+    """The baselines have to be timed before this kernel can be: it is verified, or was measured next to times that do not fit."""
+
+    def __init__(self, cause: wire.RestartCause) -> None:
+        super().__init__(cause)
+        self.cause = cause
 
 
 def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[str, float] | None = None) -> Iterator[wire.Fact]:
-    """Emit the facts of one job. Ends with Finished, or with Broken where the kernel is not to blame."""
+    """Emit the facts of one job. Ends with Finished, with Restart, or with Broken where the kernel is not to blame."""
     sweep_end_s = time.monotonic() + job.sweep_s
     try:
         task = load_task(job.problem, device.TORCH)
@@ -56,55 +60,36 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
         if hashlib.sha256(artifact).hexdigest() != job.artifact_digest:
             raise RuntimeError("the artifact is not the one that was built")
         yield plan_trials(job)
-        device.reserve(rounded(working_bytes(job.problem)))
-        with ExitStack() as open_links:
-            clock, measured = None, _measured(job)
-            solo = baseline.kept.find(job.problem, measured, device.conditions()) if job.kept_times and measured else None
-            # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the
-            # host's clock they are not, for the box imports meanwhile.
-            at_once = bool(measured) and device.CLOCK is wire.Clock.DEVICE_EVENTS and baseline.kept.unfit(job.problem)
-            if measured and (solo is not None or not job.kept_times or at_once):
-                trusted = open_links.enter_context(baseline.serve(job.problem, job.language))
-                clock = BaselineRun(trusted=trusted, ceilings=ceilings or {}, alone=solo or {}, reused=solo is not None)
-                if solo is None:
-                    yield from _time_alone(job, clock, task, baseline.kept)
-                else:
-                    clock.alone.update(
-                        {
-                            workload.workload_id: with_new_nulls(solo[workload.workload_id], trusted, WorkloadContext.of(task, workload))
-                            for workload in measured
-                        }
-                    )
+        device.reserve(working_bytes(job.problem))
+        with ExitStack() as links:
+            timed = measured_workloads(job)
+            clock = (yield from baseline.place(job, task, timed, links, ceilings or {})) if timed else None
             # Up to here it is our own code that takes its time, and the box sleeps; it is woken when this is heard.
             yield wire.Progress(stage=wire.Stage.LOADING)
-            link = open_links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
-            open_links.enter_context(device.round_free_memory())
-            work = runner_job(task.spec, job.language, job.entry, device, public_templates(task))
-            subject = open_links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
+            link = links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
+            links.enter_context(device.round_free_memory())
+            work = runner_job(task.spec, job.language, job.entry, device, task.templates)
+            subject = links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
             # From here on the runner has run untrusted code: believe nothing it says.
-            yield _load_fact(subject)
-            if isinstance(subject.loaded, Answer) and subject.loaded.status is Status.OK:
+            yield subject.load_fact
+            if subject.load_fact.outcome is wire.LoadOutcome.LOADED:
                 libraries = None if job.problem.libraries is wire.Libraries.ALLOWED else LibraryUse(job.problem, artifact)
                 if job.mode is wire.Mode.SWEEP and clock is not None:
                     yield from _sweep(job, subject, task, clock, libraries, sweep_end_s)
                 else:
-                    for fact in _verify_and_measure(job, subject, task, clock, libraries):
-                        yield fact
-                        if isinstance(fact, wire.Restart):
-                            if fact.cause is wire.RestartCause.OUTDATED:
-                                baseline.kept.forget(job.problem)
-                            return
+                    yield from _verify_and_measure(job, subject, task, clock, libraries)
         yield wire.Finished(job_id=job.job_id)
-    except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
-        yield wire.Broken(job_id=job.job_id, message=str(absence))
+    except RestartNeeded as need:
+        if need.cause is wire.RestartCause.OUTDATED:
+            baseline.kept.forget(job.problem)
+        yield wire.Restart(job_id=job.job_id, cause=need.cause)
     except GateViolated as violation:
         yield wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail=str(violation))
         yield wire.Finished(job_id=job.job_id)
-    except torch.OutOfMemoryError as error:  # before there was a subject that could have taken it
-        text = f"problem {job.problem.problem_id!r} does not fit into the device's memory; make its workloads smaller ({error})"
-        yield wire.Broken(job_id=job.job_id, message=text.splitlines()[0], problem_at_fault=True)
-    except ReferenceFailed as failure:
-        yield wire.Broken(job_id=job.job_id, message=str(failure), problem_at_fault=True)
+    except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
+        yield wire.Broken(job_id=job.job_id, message=str(absence))
+    except (torch.OutOfMemoryError, ReferenceFailed) as error:  # before there was a subject that could have taken the memory
+        yield _problem_at_fault(job, error)
 
 
 def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
@@ -114,72 +99,50 @@ def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterat
     try:
         task = load_task(job.problem, device.TORCH)
         job = replace(job, problem=task.spec)
-        if baseline.kept.find(job.problem, _measured(job), device.conditions()) is None:
-            device.reserve(rounded(working_bytes(job.problem)))
-            with baseline.serve(job.problem, job.language) as trusted:
-                yield from _time_alone(job, BaselineRun(trusted=trusted, ceilings={}), task, baseline.kept)
+        if baseline.kept.find(job.problem, measured_workloads(job), device.conditions()) is None:
+            device.reserve(working_bytes(job.problem))
+            with ExitStack() as links:
+                yield from baseline.place(job, task, measured_workloads(job), links, {})
         yield wire.Finished(job_id=job.job_id)
     except (torch.OutOfMemoryError, ReferenceFailed) as error:
-        yield wire.Broken(job_id=job.job_id, message=str(error).splitlines()[0], problem_at_fault=True)
+        yield _problem_at_fault(job, error)
+
+
+def _problem_at_fault(job: wire.Job, error: Exception) -> wire.Broken:
+    text = str(error)
+    if isinstance(error, torch.OutOfMemoryError):
+        text = f"problem {job.problem.problem_id!r} does not fit into the device's memory; make its workloads smaller ({error})"
+        text = text.splitlines()[0]
+    return wire.Broken(job_id=job.job_id, message=text, problem_at_fault=True)
 
 
 def plan_trials(job: wire.Job) -> wire.Plan:
     """Return the trials that have to pass: every workload, public and hidden, in every mode. Of a sweep only what its sizes are."""
+    names = tuple(workload.workload_id for workload in job.problem.workloads)
     if job.mode is wire.Mode.SWEEP:
-        return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=tuple(workload.workload_id for workload in job.problem.workloads))
+        return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=names)
     return wire.Plan(
-        trials=tuple((workload.workload_id, wire.TrialPhase.VERIFY, job.problem.trial_count) for workload in job.problem.workloads),
-        measured=tuple(workload.workload_id for workload in _measured(job)),
+        trials=tuple((name, wire.TrialPhase.VERIFY, job.problem.trial_count) for name in names),
+        measured=tuple(workload.workload_id for workload in measured_workloads(job)),
         rule=rule_of(job.problem),
     )
 
 
-def working_bytes(problem: wire.ProblemSpec) -> int:
-    """How much of the device's memory judging takes next to the arenas, at the largest workload."""
-
-    def of(workload: wire.Workload) -> int:
-        inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (problem.inputs, problem.outputs))
-        of_train = 2 * min(TRAIN_BYTES, TRAIN_LIMIT * (inputs + outputs))  # private, and inside the clock
-        return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs + of_train
-
-    return SPARE_BYTES + max(of(workload) for workload in problem.workloads)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineRun:
-    """The trusted runner, its times while it was alone, by workload, and what the device can do at most. reused: these times are of an
-    earlier job."""
-
-    trusted: RunnerLink
-    ceilings: Mapping[str, float]
-    alone: dict[str, SoloTimings] = field(default_factory=dict)
-    reused: bool = False
-
-
-def _time_alone(job: wire.Job, clock: BaselineRun, task: Task, store: KeptTimings) -> Iterator[wire.Fact]:
-    """Time the baselines while there is no subject, and keep the times of a quiet machine; reports it, because what is compiled for the
-    first time takes a while."""
-    compiled = ("compile", *job.problem.baselines) if clock.trusted.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
-    variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
-    begun_s, activity = time.monotonic(), HostActivity()
-    for workload in _measured(job):
-        swept = job.mode is wire.Mode.SWEEP
-        if swept and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
-            return
-        yield wire.Progress(stage=wire.Stage.BASELINE, workload_id=workload.workload_id if swept else None)
-        bench = WorkloadContext.of(task, workload)
-        with redact_reference_errors(hidden=workload.hidden):
-            clock.alone[workload.workload_id] = yield from time_alone(clock.trusted, bench, variants)
-    if activity.quiet(os.cpu_count() or 1):
-        store.keep(job.problem, clock.alone, clock.trusted.device.conditions())
+def measured_workloads(job: wire.Job) -> tuple[wire.Workload, ...]:
+    """The workloads that are timed. The hidden ones last, as where they are verified: between public ones, each would be seen to take its
+    time."""
+    if job.mode in (wire.Mode.TEST, wire.Mode.SANITIZE, wire.Mode.PROFILE):
+        return ()
+    measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
+    return tuple(sorted(measured, key=lambda entry: entry.hidden))
 
 
 def _verify_and_measure(
     job: wire.Job, subject: RunnerLink, task: Task, clock: BaselineRun | None, libraries: LibraryUse | None
-) -> Iterator[wire.Fact]:
+) -> Generator[wire.Fact, None, wire.TrialOutcome]:
     """The public workloads to their last measurement, then the hidden ones: whatever a kernel that has met those says, in an error, a
-    claimed time or a print, may tell of them, so nothing of it is shown. Of each kind all are verified before the first is timed. The
-    device's memory was reserved: where it runs out, the subject has it."""
+    claimed time or a print, may tell of them, so nothing of it is shown. Of each kind all are verified before the first is timed. Ends with
+    the first trial that failed, and returns its outcome. The device's memory was reserved: where it runs out, the subject has it."""
     workload = job.problem.workloads[0]
     try:
         for hidden in (False, True):
@@ -195,25 +158,23 @@ def _verify_and_measure(
                 for workload, after in zip(part, (*part[1:], None), strict=True):
                     bench = following or WorkloadContext.of(task, workload)
                     following = WorkloadContext.of(task, after) if after else None
-                    for fact in _verify(job, subject, bench, following, libraries):
-                        yield fact
-                        if _failed(fact):
-                            return
+                    outcome = yield from _verify(job, subject, bench, following, libraries)
+                    if outcome is not PASSED:
+                        return outcome
                 if job.mode is wire.Mode.PROFILE:
                     yield from _profile(job, subject, part[0], task)
-                    return
-                if clock is None and _measured(job):
-                    yield wire.Restart(job_id=job.job_id, cause=wire.RestartCause.NOT_TIMED)
-                    return
+                    return PASSED
+                if clock is None and measured_workloads(job):
+                    raise RestartNeeded(wire.RestartCause.NOT_TIMED)
                 if libraries is not None:
                     yield libraries.evidence()
-                for workload in (measured for measured in _measured(job) if clock and measured in part):
+                for workload in (measured for measured in measured_workloads(job) if measured in part):
                     assert clock is not None
                     yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
-                    for fact in _measure(job, subject, workload, task, clock):
-                        yield fact
-                        if _failed(fact) or isinstance(fact, wire.Restart):
-                            return
+                    outcome = yield from _measure(job, subject, workload, task, clock)
+                    if outcome is not PASSED:
+                        return outcome
+        return PASSED
     except torch.OutOfMemoryError as error:
         yield wire.Trial(
             workload_id=workload.workload_id,
@@ -223,6 +184,7 @@ def _verify_and_measure(
             outcome=wire.TrialOutcome.OUT_OF_MEMORY,
             message=str(error).splitlines()[0],
         )
+        return wire.TrialOutcome.OUT_OF_MEMORY
 
 
 def _sweep(
@@ -235,10 +197,8 @@ def _sweep(
             return
         size = workload.workload_id
         yield wire.Plan(trials=((size, wire.TrialPhase.VERIFY, job.problem.trial_count),), measured=(size,), rule=rule_of(job.problem))
-        outcome = PASSED
-        for fact in _verify_and_measure(replace(job, problem=replace(job.problem, workloads=(workload,))), subject, task, clock, libraries):
-            outcome = fact.outcome if isinstance(fact, wire.Trial) else outcome
-            yield fact
+        job_of_size = replace(job, problem=replace(job.problem, workloads=(workload,)))
+        outcome = yield from _verify_and_measure(job_of_size, subject, task, clock, libraries)
         if subject.silence is not None or outcome in wire.ENDS_PROCESS:
             return
 
@@ -254,28 +214,11 @@ def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
         subject.call(Call(operation=Operation.PROFILE), PROFILE_S + PROFILE_FACTOR * job.problem.trial_s)
 
 
-@contextmanager
-def redact_reference_errors(*, hidden: bool) -> Iterator[None]:
-    """Quote no error of the reference on a hidden workload: it may tell its size."""
-    try:
-        yield
-    except ReferenceFailed:
-        if not hidden:
-            raise
-        raise ReferenceFailed("the reference fails on a hidden workload; `grader-cli problems check` says how") from None
-
-
-def public_templates(task: Task) -> tuple[str, ...]:
-    """The templates, but for those of hidden workloads: the values in them would tell."""
-    return tuple("" if workload.hidden else template for workload, template in zip(task.spec.workloads, task.templates, strict=False))
-
-
 def _verify(
     job: wire.Job, subject: RunnerLink, bench: WorkloadContext, following: WorkloadContext | None, libraries: LibraryUse | None
-) -> Iterator[wire.Fact]:
-    """The trials of a workload, before those of the following one. Where its problem asks for
-    libraries, one of them is observed, drawn at random. Not the first: in it kernels tune
-    themselves, partly by functions of libraries."""
+) -> Generator[wire.Fact, None, wire.TrialOutcome]:
+    """The trials of a workload, before those of the following one. Where its problem asks for libraries, one of them is observed, drawn at
+    random. Not the first: in it kernels tune themselves, partly by functions of libraries."""
     workload, count = bench.workload, job.problem.trial_count
     observed_index = 0
     if libraries is not None:
@@ -297,14 +240,15 @@ def _verify(
         if not workload.hidden:
             trial = explain(trial, result, bench, earlier)
         yield trial
+        if trial.outcome is not PASSED:
+            return trial.outcome
         earlier = result.outputs
+    return PASSED
 
 
-def _failed(fact: wire.Fact) -> bool:
-    return isinstance(fact, wire.Trial) and fact.outcome is not PASSED
-
-
-def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: BaselineRun) -> Iterator[wire.Fact]:
+def _measure(
+    job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: Task, clock: BaselineRun
+) -> Generator[wire.Fact, None, wire.TrialOutcome]:
     problem = job.problem
     parties = TimingSetup(
         subject=subject,
@@ -326,27 +270,8 @@ def _measure(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     bench, baseline_bench = (WorkloadContext.of(task, workload) for _ in range(2))
     for fact in measure(parties, bench, baseline_bench, floor_ns):
         if clock.reused and isinstance(fact, wire.Measurement) and outdated(parties, fact):
-            yield wire.Restart(job_id=job.job_id, cause=wire.RestartCause.OUTDATED)
-            return
+            raise RestartNeeded(wire.RestartCause.OUTDATED)
         yield fact
-
-
-def _measured(job: wire.Job) -> tuple[wire.Workload, ...]:
-    if job.mode in (wire.Mode.TEST, wire.Mode.SANITIZE, wire.Mode.PROFILE):
-        return ()
-    # The hidden ones last, as above: between public ones, each would be seen to take its time.
-    measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
-    return tuple(sorted(measured, key=lambda entry: entry.hidden))
-
-
-def _load_fact(subject: RunnerLink) -> wire.Load:
-    match subject.loaded:
-        case Silence.GONE:
-            return wire.Load(outcome=wire.LoadOutcome.CRASHED, message="the kernel's process ended while its artifact was loaded")
-        case Silence.TIMED_OUT:
-            return wire.Load(outcome=wire.LoadOutcome.TIMED_OUT)
-        case Answer(status=Status.OK):
-            return wire.Load(outcome=wire.LoadOutcome.LOADED)
-        case Answer(status=Status.ENTRY_NOT_FOUND):
-            return wire.Load(outcome=wire.LoadOutcome.ENTRY_NOT_FOUND, message=subject.loaded.message)
-    return wire.Load(outcome=wire.LoadOutcome.RAISED, message=subject.loaded.message)
+        if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
+            return fact.outcome
+    return PASSED

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import io
 import re
-import struct
 import tarfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 
 from sandbox.judge.runner_link import Silence
@@ -47,14 +47,8 @@ _LIBRARY_KERNEL = re.compile(
     r"|(?:sm\d{2,3}|kepler|maxwell|pascal|volta|turing|ampere|hopper|blackwell)_\w*(?:xmma|gemm|gemv|cudnn|conv)"
 )
 _LOADER = frozenset(("dlopen", "dlsym", "dlmopen"))
-FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 SOURCE_LIMIT_BYTES = 1 << 20
 NAME_COUNT_LIMIT = 20_000  # of one file; libraries of templates have hundreds
-_FATBIN = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes that follow it
-_ENTRY = struct.Struct("<HHIQ")  # kind, version, bytes of this header, bytes that follow it, padding included
-_FATBIN_MAGIC = 0xBA55ED50
-_PTX = 1
-_PTX_ENTRY = re.compile(rb"\.entry\s{1,8}([\w$]{1,4096})")
 _PYTHON_TOKEN = re.compile(r"\b[^\W\d]\w*+|[^\w\s]|\n")
 _MANGLED = re.compile(r"_Z(N?)[rVK]*(?:St)?")
 _LENGTH = re.compile(r"L?(\d{1,5})")  # L: of internal linkage
@@ -162,7 +156,8 @@ class DeviceCode:
             if len(self._symbols) + len(self._functions) >= NAME_COUNT_LIMIT:
                 break
             if content.startswith(elf.MAGIC):
-                self._symbols.update(map(source_name, islice(_kernels_of(content), NAME_COUNT_LIMIT)))
+                with suppress(elf.NotAnObject):  # none where a part of it is damaged
+                    self._symbols.update(map(source_name, list(elf.kernel_names(content))[:NAME_COUNT_LIMIT]))
             elif path.startswith(f"{SOURCES}/") and path.endswith(".py"):
                 self._functions.update(islice(jit_functions(content), NAME_COUNT_LIMIT))
 
@@ -226,43 +221,3 @@ def source_name(symbol: str) -> str:
         if start[1] != "N":  # what follows are the types of its parameters
             break
     return name
-
-
-def _kernels_of(content: bytes) -> Iterator[str]:
-    """Those of a cubin, or of what an object for the host embeds; none where one of them is damaged."""
-    try:
-        names = list(elf.kernel_names(content)) if elf.is_cubin(content) else list(_embedded(content))
-    except elf.NotAnObject:
-        return
-    yield from names
-
-
-def _embedded(content: bytes) -> Iterator[str]:
-    for name in FATBIN_SECTIONS:
-        section = elf.section(content, name)
-        at = section.start
-        while at + _FATBIN.size <= section.stop:
-            magic, _, header, size = _FATBIN.unpack_from(content, at)
-            if magic != _FATBIN_MAGIC:
-                at += 8  # they are aligned
-                continue
-            end = at + header + size
-            if header < _FATBIN.size or end > section.stop:
-                raise elf.Damaged("a fat binary that does not end in its section")
-            yield from _entries(content, at + header, end)
-            at = end
-
-
-def _entries(content: bytes, at: int, end: int) -> Iterator[str]:
-    """Skip what is compressed: nvcc compresses PTX only, and the cubin that a GPU runs lies next to it."""
-    while at + _ENTRY.size <= end:
-        kind, _, header, size = _ENTRY.unpack_from(content, at)
-        stop = at + header + size
-        if header < _ENTRY.size or stop > end:
-            raise elf.Damaged("an entry that does not end in its fat binary")
-        image = content[at + header : stop]
-        if kind == _PTX:
-            yield from (match[1].decode() for match in _PTX_ENTRY.finditer(image))
-        elif image.startswith(elf.MAGIC) and elf.is_cubin(image):
-            yield from elf.kernel_names(image)
-        at = stop

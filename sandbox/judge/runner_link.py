@@ -72,6 +72,21 @@ class RunnerLink:
     silence: Silence | None = None
     placed: tuple[object, ...] | None = None  # what the last PLACE was for
 
+    @property
+    def load_fact(self) -> wire.Load:
+        """How it took its artifact."""
+        match self.loaded:
+            case Silence.GONE:
+                return wire.Load(outcome=wire.LoadOutcome.CRASHED, message="the kernel's process ended while its artifact was loaded")
+            case Silence.TIMED_OUT:
+                return wire.Load(outcome=wire.LoadOutcome.TIMED_OUT)
+            case Answer(status=Status.OK):
+                return wire.Load(outcome=wire.LoadOutcome.LOADED)
+            case Answer(status=Status.ENTRY_NOT_FOUND, message=message):
+                return wire.Load(outcome=wire.LoadOutcome.ENTRY_NOT_FOUND, message=message)
+            case Answer(message=message):
+                return wire.Load(outcome=wire.LoadOutcome.RAISED, message=message)
+
     def call(self, call: Call, limit_s: float, meanwhile: Callable[[], None] = lambda: None) -> Answer | Silence:
         """Do one call. Its answer says nothing of completion; the snapshot does. meanwhile: what the judge does until then, and before
         limit_s begins."""
@@ -79,7 +94,7 @@ class RunnerLink:
             previous = self.gate.done
             number = self.gate.open(call)
             meanwhile()
-            self._await(number, previous, limit_s)
+            self.silence = _await(self.gate, self.link, number, previous, limit_s)
         return self.reply()
 
     def take_train(self, operation: Operation, limit_s: float, runs: Sequence[RunCopies], scalars: Sequence[float] = ()) -> TrainTime:
@@ -115,7 +130,7 @@ class RunnerLink:
         _copy(copies.publish)
         self.gate.write_scalars(scalars)
         previous = self.gate.done
-        self._await(self.gate.fire(operation), previous, limit_s)
+        self.silence = _await(self.gate, self.link, self.gate.fire(operation), previous, limit_s)
         _copy(copies.snapshot)
         return TrainTime(durations_ns=(time.perf_counter_ns() - begun,))
 
@@ -133,13 +148,6 @@ class RunnerLink:
     def reply(self) -> Answer | Silence:
         """Return the runner's answer next to its last `done`, or why there was none."""
         return self.silence or self.gate.answer()
-
-    def _await(self, number: int, previous: int, limit_s: float) -> None:
-        self.silence = _await(self.gate, self.link, number, previous, limit_s)
-
-    def alive(self) -> bool:
-        """Return whether the runner still holds its end of the link."""
-        return _alive(self.link)
 
 
 @contextmanager
@@ -180,7 +188,7 @@ def connect(
         try:
             yield runner
         finally:  # also where the judge gives up: the baseline's runner has to be ready for the next job
-            if runner.alive() and isinstance(runner.loaded, Answer) and runner.loaded.status is Status.OK:
+            if _alive(link) and runner.load_fact.outcome is wire.LoadOutcome.LOADED:
                 runner.gate.open(Call(operation=Operation.EXIT))
     finally:
         for fd in (gate_fd, artifact_fd, state_fd):
@@ -203,7 +211,7 @@ def accept(path: str, uid: int | None, limit_s: float) -> Iterator[socket.socket
         while True:
             try:
                 link, _ = listener.accept()
-                if uid is None or _peer_uid(link) == uid:
+                if uid is None or _peer(link)[1] == uid:
                     break
                 link.close()
             except TimeoutError:
@@ -220,10 +228,9 @@ def _copy(pairs: Pairs) -> None:
         to.copy_(source)
 
 
-def _peer_uid(link: socket.socket) -> int:
-    """The host uid of the process that connected (SO_PEERCRED is translated by the kernel)."""
-    _, uid, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(uid)
+def _peer(link: socket.socket) -> tuple[int, int, int]:
+    """Process, host uid and group of who connected (SO_PEERCRED is translated by the kernel)."""
+    return struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
 
 
 def _await(gate: Gate, link: socket.socket, number: int, previous: int, limit_s: float) -> Silence | None:
@@ -265,7 +272,7 @@ def wait_patiently(limit_s: float, wait: Callable[[float], bool], run_queue_wait
 
 def run_queue_waits_of(link: socket.socket, root: Path = Path("/proc")) -> Waits:
     """How long the threads of the process at the other end, and of its children, have waited for a core; empty where that is not known."""
-    pid, _, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    pid = _peer(link)[0]
     waits: dict[int, int] = {}
     waiting, count = [pid] if pid > 0 else [], 0  # 0: of a PID namespace that this process does not see
     while waiting and count < PROCESS_LIMIT:

@@ -42,11 +42,11 @@ class Comparison:
     """Result of the comparison of one output."""
 
     element_count: int
-    mismatched_count: int
-    unwritten_count: int
-    nonfinite_count: int
-    max_absolute_error: float
-    max_relative_error: float
+    mismatched_count: int = 0
+    unwritten_count: int = 0
+    nonfinite_count: int = 0
+    max_absolute_error: float = 0.0
+    max_relative_error: float = 0.0
     budget_ratio: float | None = None
 
     @property
@@ -83,7 +83,6 @@ def compare(
             element_count=output.numel(),
             mismatched_count=int(differs.sum()),
             unwritten_count=int((unwritten & differs).sum()),
-            nonfinite_count=0,
             max_absolute_error=_largest(error),
             max_relative_error=_largest(error / wide.abs().clamp_min(1)),
         )
@@ -98,15 +97,7 @@ def compare(
         ratio = None
         if reference64 is not None:
             ratio = _budget_ratio(reference, reference, reference64.double(), tolerance, reference.dtype, perturbed)
-        return Comparison(
-            element_count=reference.numel(),
-            mismatched_count=0,
-            unwritten_count=0,
-            nonfinite_count=0,
-            max_absolute_error=0.0,
-            max_relative_error=0.0,
-            budget_ratio=ratio,
-        )
+        return Comparison(element_count=reference.numel(), budget_ratio=ratio)
     out, ref = output.double(), reference.double()
     ref64 = ref if reference64 is None else reference64.double()
     from_ref, size = (out - ref).abs_(), ref.abs()
@@ -295,7 +286,6 @@ class ElementwiseComparer:
         allowed: wire.Tolerance,
         perturbed: Sequence[torch.Tensor] = (),
     ) -> float | None:
-        """The error against double precision over what is allowed of it."""
         if allowed.budget_factor is None or not reference.is_floating_point() or not reference.numel():
             return None
         spent, reference_squares, size = 0.0, 0.0, 0.0
@@ -330,14 +320,15 @@ class ElementwiseComparer:
 
 
 def joined(parts: Sequence[Comparison]) -> Comparison:
-    """Join the comparisons of an output's pieces."""
+    """Join comparisons: of an output's pieces, or of a run's outputs."""
     return Comparison(
         element_count=sum(part.element_count for part in parts),
         mismatched_count=sum(part.mismatched_count for part in parts),
         unwritten_count=sum(part.unwritten_count for part in parts),
         nonfinite_count=sum(part.nonfinite_count for part in parts),
-        max_absolute_error=max(part.max_absolute_error for part in parts),
-        max_relative_error=max(part.max_relative_error for part in parts),
+        max_absolute_error=max((part.max_absolute_error for part in parts), default=0.0),
+        max_relative_error=max((part.max_relative_error for part in parts), default=0.0),
+        budget_ratio=max((part.budget_ratio for part in parts if part.budget_ratio is not None), default=None),
     )
 
 

@@ -48,6 +48,8 @@ TRAIN_BYTES = 2 << 30  # what an arena is made larger for, so that their places 
 LEAST_ARENA_BYTES = 16 << 20  # to map 64 MiB for each runner took 50 ms; larger ones are multiples of this
 STEPS_BITS = 2  # a round number is a power of two, or that and one, two or three quarters more
 STEP_LIMIT_BYTES = 1 << 30  # and of those beyond 4 GiB a multiple of this: a quarter of 16 GiB would be missed
+# What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
+INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 30, 1 << 30
 _RANDOM = random.SystemRandom()
 Placed = tuple[wire.Workload, "Placement | None", int, bool, bool]
 
@@ -59,19 +61,14 @@ def fill_with_poison(output: torch.Tensor) -> int:
         kind, nan, payload = _NAN[dtype]
         # Neither all clear, which is infinity, nor all set, which is the NaN of GPUs once it is quiet.
         bits = (nan ^ (1 << payload)) | (1 + secrets.randbelow((1 << payload) - 2))
-        output.view(kind).fill_(bits)
-        return bits
-    if dtype == torch.bool:
-        bits = 2 + secrets.randbelow(254)  # no boolean that a kernel writes
-        output.view(torch.uint8).fill_(bits)
-        return bits
-    if is_narrow(dtype):
-        bits = secrets.randbelow(ONE_BYTE_LIMIT)
-        output.view(torch.uint8).fill_(bits)
-        return bits
-    kind = _WIDTH[dtype]
-    info = torch.iinfo(kind)
-    bits = info.min + secrets.randbelow(info.max - info.min + 1)
+    elif dtype == torch.bool:
+        kind, bits = torch.uint8, 2 + secrets.randbelow(254)  # no boolean that a kernel writes
+    elif is_narrow(dtype):
+        kind, bits = torch.uint8, secrets.randbelow(ONE_BYTE_LIMIT)
+    else:
+        kind = _WIDTH[dtype]
+        info = torch.iinfo(kind)
+        bits = info.min + secrets.randbelow(info.max - info.min + 1)
     output.view(kind).fill_(bits)
     return bits
 
@@ -432,6 +429,17 @@ def rounded(size_bytes: int) -> int:
     """A round number that is no less: what an untrusted process can learn of it must not tell how large hidden workloads are."""
     step = min(STEP_LIMIT_BYTES, max(LEAST_ARENA_BYTES, 1 << max(0, size_bytes.bit_length() - 1 - STEPS_BITS)))
     return -(-size_bytes // step) * step
+
+
+def working_bytes(problem: wire.ProblemSpec) -> int:
+    """How much of the device's memory judging takes next to the arenas, at the largest workload, as a round number."""
+
+    def of(workload: wire.Workload) -> int:
+        inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (problem.inputs, problem.outputs))
+        of_train = 2 * min(TRAIN_BYTES, TRAIN_LIMIT * (inputs + outputs))  # private, and inside the clock
+        return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs + of_train
+
+    return rounded(SPARE_BYTES + max(of(workload) for workload in problem.workloads))
 
 
 def placement_bytes(problem: wire.ProblemSpec, workload: wire.Workload) -> int:

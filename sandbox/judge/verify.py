@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 
 import torch
 
 from sandbox.judge.references import Reference, ReferenceFailed
 from sandbox.judge.runner_link import Silence
-from sandbox.judge.tolerance import Comparison, compare, forgive_rounding_noise
+from sandbox.judge.tolerance import Comparison, compare, forgive_rounding_noise, joined
 from sandbox.judge.trial import Run, WorkloadContext, except_right_nan
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
@@ -45,32 +46,20 @@ def judge_run(result: Run, bench: WorkloadContext, phase: wire.TrialPhase, index
         key=result.key,
         duration_ns=result.duration_ns,
     )
-    outcome, message = _spoken(result.reply)
-    if outcome is not None:
-        return trial(outcome=outcome, message=message)
+    if (spoken := _spoken(result.reply)) is not None:
+        return trial(outcome=spoken[0], message=spoken[1])
     comparisons = _compare_all(result, bench)
-    outcome = next(
-        (comparison.outcome for comparison in comparisons if comparison.outcome is not wire.TrialOutcome.PASSED), wire.TrialOutcome.PASSED
-    )
+    outcomes = (comparison.outcome for comparison in comparisons)
+    outcome = next((outcome for outcome in outcomes if outcome is not wire.TrialOutcome.PASSED), wire.TrialOutcome.PASSED)
     # A stray write outside the outputs explains what is wrong inside them, so it is named first.
     if result.out_of_bounds:
         outcome = wire.TrialOutcome.OUT_OF_BOUNDS
     elif result.inputs_modified and outcome is wire.TrialOutcome.PASSED:
         outcome = wire.TrialOutcome.INPUT_MODIFIED
-    ratios = [comparison.budget_ratio for comparison in comparisons if comparison.budget_ratio is not None]
-    return trial(
-        outcome=outcome,
-        element_count=sum(comparison.element_count for comparison in comparisons),
-        mismatched_count=sum(comparison.mismatched_count for comparison in comparisons),
-        unwritten_count=sum(comparison.unwritten_count for comparison in comparisons),
-        nonfinite_count=sum(comparison.nonfinite_count for comparison in comparisons),
-        max_absolute_error=max((comparison.max_absolute_error for comparison in comparisons), default=0.0),
-        max_relative_error=max((comparison.max_relative_error for comparison in comparisons), default=0.0),
-        budget_ratio=max(ratios, default=None),
-    )
+    return trial(outcome=outcome, **asdict(joined(comparisons)))
 
 
-def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome | None, str]:
+def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome, str] | None:
     """Return what the reply alone decides: never a pass."""
     match reply:
         case Silence.GONE:
@@ -78,15 +67,9 @@ def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome | None, str]:
         case Silence.TIMED_OUT:
             return wire.TrialOutcome.TIMED_OUT, ""
         case Answer(status=Status.OK):
-            return None, ""
-        case Answer(status=Status.WRONG_SHAPE):
-            return wire.TrialOutcome.WRONG_SHAPE, reply.message
-        case Answer(status=Status.WRONG_DTYPE):
-            return wire.TrialOutcome.WRONG_DTYPE, reply.message
-        case Answer(status=Status.DEVICE_FAULT):
-            return wire.TrialOutcome.DEVICE_FAULT, reply.message
-        case Answer(status=Status.OUT_OF_MEMORY):
-            return wire.TrialOutcome.OUT_OF_MEMORY, reply.message
+            return None
+        case Answer(status=Status.WRONG_SHAPE | Status.WRONG_DTYPE | Status.DEVICE_FAULT | Status.OUT_OF_MEMORY as status):
+            return wire.TrialOutcome[status.name], reply.message
     return wire.TrialOutcome.RAISED, reply.message
 
 

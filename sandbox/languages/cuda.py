@@ -20,7 +20,6 @@ from sandbox.protocol import elf, wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Slot, Status
 
-NAME = "cuda"
 _FLOATS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 

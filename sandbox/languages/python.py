@@ -31,7 +31,6 @@ from sandbox.protocol.gate import Call, Status
 if TYPE_CHECKING:
     import torch
 Kernel = Callable[..., object]
-NAME = "python"
 NOT_FILLED = "float4_e2m1fn_x2"  # torch fills no fresh memory of it: with the filling on, it refuses to make any
 build = python_build.build
 
@@ -43,7 +42,11 @@ def make_model(entry: Callable[..., Any], state: bytes, where: str) -> Any:
     contents = torch.load(io.BytesIO(state), weights_only=True)
     torch.manual_seed(contents["seed"])
     arguments, drawn = contents["arguments"], contents["drawn"]
-    model = _weights(drawn).make(lambda: entry(*arguments)) if drawn else entry(*arguments)
+    if drawn:
+        weights_drawn = ConstantWeights(seed=drawn["seed"], only=frozenset(Constant(*constant) for constant in drawn["constants"]))
+        model = weights_drawn.make(lambda: entry(*arguments))
+    else:
+        model = entry(*arguments)
     if not isinstance(model, torch.nn.Module):
         return model
     weights, parameters = contents["weights"] or {}, model.state_dict()
@@ -56,33 +59,18 @@ def make_model(entry: Callable[..., Any], state: bytes, where: str) -> Any:
     return model
 
 
-def _weights(drawn: dict[str, Any]) -> ConstantWeights:
-    return ConstantWeights(seed=drawn["seed"], only=frozenset(Constant(*constant) for constant in drawn["constants"]))
-
-
 def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_object: pytree.MakeObject = pytree.no_objects) -> Bound:
     """A kernel with the arguments of one call. make_object: makes the objects of data."""
+    if job.convention is not wire.Convention.DATA:
+        return torch_extension.bind(kernel, call, job, arena)
     inputs = [torch_extension.argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
     targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-    match job.convention:
-        case wire.Convention.DESTINATION:
-            return Bound(launch=lambda: kernel(*inputs, *targets))
-        case wire.Convention.DATA:
-            node = json.loads(job.templates[call.template])
-            data, views = _data(node, inputs, targets, make_object)
-            return Bound(
-                launch=lambda: kernel(data()),
-                finish=lambda result: torch_extension.copy_out(_flat(result), views, job, widens=True),
-                blank=torch_extension.blank(targets, call),
-            )
-        case wire.Convention.POSITIONAL | wire.Convention.MODEL | wire.Convention.ARGUMENTS:
-            listed = job.convention is wire.Convention.ARGUMENTS
-            arguments = list(pytree.build(job.templates[call.template], inputs)) if listed else inputs
-            return Bound(
-                launch=lambda: kernel(*arguments),
-                finish=lambda result: torch_extension.copy_out(result, targets, job, call.outputs),
-                blank=torch_extension.blank(targets, call),
-            )
+    data, views = _data(json.loads(job.templates[call.template]), inputs, targets, make_object)
+    return Bound(
+        launch=lambda: kernel(data()),
+        finish=lambda result: torch_extension.copy_out(_flat(result), views, job, widens=True),
+        blank=torch_extension.blank(targets, call),
+    )
 
 
 def _data(
@@ -108,7 +96,6 @@ def _data(
 
 
 def _flat(result: object) -> list[Any]:
-    """The tensors of a returned nest, in the order in which they are met."""
     import torch
 
     try:

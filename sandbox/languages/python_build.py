@@ -110,7 +110,6 @@ def module_files(job: wire.BuildJob, files: Path) -> tuple[dict[str, bytes], dic
 
 
 def _import_result(process: subprocess.Popen[bytes], report_path: Path, pack: Callable[[], bytes]) -> tuple[BuildAttempt, wire.BuildNote]:
-    """Return the result of an import."""
     # Wait for a process: the first of what it printed, and its exit code. Its children go with it.
     output_bytes = bytearray()
     with process:

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import importlib.machinery
 import importlib.util
+import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ MAIN, CUDA = "main.cpp", "cuda.cu"
 CPP_HEAD, CUDA_HEAD = ("#include <torch/extension.h>",), ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
 INIT = "PyInit_"
 Texts = str | Sequence[str] | None
+Files = Callable[[Mapping[str, Any]], tuple[dict[str, tuple[str, ...]], tuple[str, ...]]]  # and directories of headers
 _errors: list[cuda_errors.TakeError] = []  # of each library that this process has loaded
 _libraries: list[ctypes.CDLL] = []
 
@@ -63,69 +65,24 @@ class Loader:
         self._loaded: dict[str, ModuleType | None] = {}
 
     def install(self) -> None:
-        """Put them in the place of torch's."""
+        """Put them in the place of torch's, with the same parameters."""
         import torch.utils.cpp_extension as torchs
 
-        torchs.load_inline, torchs.load = self.load_inline, self.load
+        torchs.load_inline = self._in_place_of(torchs.load_inline, _inline_files)
+        torchs.load = self._in_place_of(torchs.load, _written_files)
 
-    def load_inline(
-        self,
-        name: str,
-        cpp_sources: Texts,
-        cuda_sources: Texts = None,
-        sycl_sources: Texts = None,
-        functions: str | Sequence[str] | Mapping[str, str] | None = None,
-        extra_cflags: Texts = None,
-        extra_cuda_cflags: Texts = None,
-        extra_sycl_cflags: Sequence[str] | None = None,
-        extra_ldflags: Texts = None,
-        extra_include_paths: Texts = None,
-        build_directory: str | None = None,
-        verbose: bool = False,
-        with_cuda: bool | None = None,
-        with_sycl: bool | None = None,
-        is_python_module: bool = True,
-        with_pytorch_error_handling: bool = True,
-        keep_intermediates: bool = True,
-        use_pch: bool = False,
-        no_implicit_headers: bool = False,
-    ) -> ModuleType | None:
-        """Compile C++ and CUDA texts, as torch does: functions get bindings, and headers of torch come first."""
-        if sycl_sources or with_sycl:
-            raise ValueError("load_inline: there is no SYCL here; give cuda_sources")
-        head = () if no_implicit_headers else CPP_HEAD
-        bindings = bindings_of(functions, wrapped=with_pytorch_error_handling)
-        files = {MAIN: (*head, *_texts(cpp_sources), *bindings)}
-        if _texts(cuda_sources):
-            files[CUDA] = (*(() if no_implicit_headers else CUDA_HEAD), *_texts(cuda_sources))
-        return self._load(_extension(name, files, extra_cflags, extra_cuda_cflags, extra_ldflags, extra_include_paths, is_python_module))
+    def _in_place_of(self, function: Callable[..., object], files_of: Files) -> Callable[..., ModuleType | None]:
+        signature = inspect.signature(function)
 
-    def load(
-        self,
-        name: str,
-        sources: Texts,
-        extra_cflags: Texts = None,
-        extra_cuda_cflags: Texts = None,
-        extra_sycl_cflags: Sequence[str] | None = None,
-        extra_ldflags: Texts = None,
-        extra_include_paths: Texts = None,
-        build_directory: str | None = None,
-        verbose: bool = False,
-        with_cuda: bool | None = None,
-        with_sycl: bool | None = None,
-        is_python_module: bool = True,
-        is_standalone: bool = False,
-        keep_intermediates: bool = True,
-    ) -> ModuleType | None:
-        """Compile files that the module has written."""
-        if is_standalone:
-            raise ValueError("load: a program can't be graded; leave is_standalone out")
-        files: dict[str, tuple[str, ...]] = {}
-        for path in map(Path, _texts(sources)):
-            files[path.name if path.name not in files else f"{len(files)}_{path.name}"] = (path.read_text("utf-8"),)
-        companion = tuple(dict.fromkeys(str(Path(path).absolute().parent) for path in _texts(sources)))
-        include_paths = (*_texts(extra_include_paths), *companion)
-        return self._load(_extension(name, files, extra_cflags, extra_cuda_cflags, extra_ldflags, include_paths, is_python_module))
+        def load(*arguments: object, **named: object) -> ModuleType | None:
+            options = signature.bind(*arguments, **named).arguments
+            files, include_dirs = files_of(options)
+            words = {name: _texts(options.get(f"extra_{name}")) for name in ("cflags", "cuda_cflags", "ldflags")}
+            include_dirs = (*_texts(options.get("extra_include_paths")), *include_dirs)
+            is_module = bool(options.get("is_python_module", True))
+            return self._load(Extension(name=options["name"], files=files, include_dirs=include_dirs, is_module=is_module, **words))
+
+        return load
 
     def _load(self, extension: Extension) -> ModuleType | None:
         if extension.key not in self._loaded:
@@ -139,6 +96,29 @@ class Loader:
             _errors.append(cuda_errors.of_library(_libraries[-1]))
             self._loaded[extension.key] = module
         return self._loaded[extension.key]
+
+
+def _inline_files(options: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """C++ and CUDA texts, as torch takes them: functions get bindings, and headers of torch come first."""
+    if options.get("sycl_sources") or options.get("with_sycl"):
+        raise ValueError("load_inline: there is no SYCL here; give cuda_sources")
+    cpp_head, cuda_head = ((), ()) if options.get("no_implicit_headers") else (CPP_HEAD, CUDA_HEAD)
+    bindings = bindings_of(options.get("functions"), wrapped=options.get("with_pytorch_error_handling", True))
+    files = {MAIN: (*cpp_head, *_texts(options["cpp_sources"]), *bindings)}
+    if cuda_sources := _texts(options.get("cuda_sources")):
+        files[CUDA] = (*cuda_head, *cuda_sources)
+    return files, ()
+
+
+def _written_files(options: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Files that the module has written; their directories are searched for headers."""
+    if options.get("is_standalone"):
+        raise ValueError("load: a program can't be graded; leave is_standalone out")
+    files: dict[str, tuple[str, ...]] = {}
+    paths = [Path(path) for path in _texts(options["sources"])]
+    for path in paths:
+        files[path.name if path.name not in files else f"{len(files)}_{path.name}"] = (path.read_text("utf-8"),)
+    return files, tuple(dict.fromkeys(str(path.absolute().parent) for path in paths))
 
 
 def bindings_of(functions: str | Sequence[str] | Mapping[str, str] | None, *, wrapped: bool) -> tuple[str, ...]:
@@ -213,13 +193,6 @@ def execute_from_anywhere() -> None:
             return original(self, spec)  # type: ignore[no-any-return]
 
     loader.create_module = create_module
-
-
-def _extension(
-    name: str, files: Mapping[str, tuple[str, ...]], cflags: Texts, cuda_cflags: Texts, ldflags: Texts, include_dirs: Texts, is_module: bool
-) -> Extension:
-    words = {"cflags": cflags, "cuda_cflags": cuda_cflags, "ldflags": ldflags, "include_dirs": include_dirs}
-    return Extension(name=name, files=files, is_module=is_module, **{key: _texts(value) for key, value in words.items()})
 
 
 def _texts(texts: Texts) -> tuple[str, ...]:

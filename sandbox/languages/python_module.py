@@ -249,7 +249,8 @@ def find_entry(module: ModuleType, wanted: str) -> Any:
         entry = getattr(module, name, None)
         if callable(entry):
             return entry
-    names = [name for name, value in vars(module).items() if not name.startswith("_") and _is_own_function(module, value)]
+    functions = {name: value for name, value in vars(module).items() if isinstance(value, FunctionType) and not name.startswith("_")}
+    names = [name for name, value in functions.items() if value.__module__ == module.__name__]
     if len(names) == 1:
         return getattr(module, names[0])
     there = ", ".join(names[:LISTED_COUNT]) or "none"
@@ -301,10 +302,6 @@ def where(error: BaseException, sources: Path) -> str:
 
 def _frames(error: BaseException, sources: Path) -> list[traceback.FrameSummary]:
     return [frame for frame in traceback.extract_tb(error.__traceback__) if _own(frame.filename, sources)]
-
-
-def _is_own_function(module: ModuleType, value: object) -> bool:
-    return isinstance(value, FunctionType) and value.__module__ == module.__name__
 
 
 def _own(filename: str | None, sources: Path) -> str:

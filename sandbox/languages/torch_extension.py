@@ -92,30 +92,30 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     named = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     functions = {name: value for name, value in named.items() if callable(value)}
     function = _entry(functions, _operators(operators), job.entry)
-    convention = job.convention
-    if convention is wire.Convention.POSITIONAL and takes_outputs(function, len(job.inputs) + len(job.outputs)):
-        convention = wire.Convention.DESTINATION
-
-    def bind(call: Call) -> Bound:
-        arguments = [argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
-        targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-        if convention is wire.Convention.DESTINATION:
-            return Bound(launch=lambda: function(*arguments, *targets))
-        if convention is wire.Convention.ARGUMENTS:
-            arguments = list(pytree.build(job.templates[call.template], arguments))
-        return Bound(
-            launch=lambda: function(*arguments),
-            finish=lambda result: copy_out(result, targets, job, call.outputs),
-            blank=blank(targets, call),
-        )
-
+    if job.convention is wire.Convention.POSITIONAL and takes_outputs(function, len(job.inputs) + len(job.outputs)):
+        job = dataclasses.replace(job, convention=wire.Convention.DESTINATION)
     library = ctypes.CDLL(path)
     return Loaded(
-        bind=bind,
+        bind=lambda call: bind(function, call, job, arena),
         uses_torch=True,
         libraries=lambda: (library,),
         take_error=cuda_errors.of_any((cuda_errors.of_library(library), cuda_errors.of_shared_runtime())),
         own_operators=frozenset(operators),
+    )
+
+
+def bind(kernel: Callable[..., object], call: Call, job: wire.RunnerJob, arena: Arena) -> Bound:
+    """A kernel with the arguments of one call, by any convention but DATA."""
+    arguments = [argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
+    targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
+    if job.convention is wire.Convention.DESTINATION:
+        return Bound(launch=lambda: kernel(*arguments, *targets))
+    if job.convention is wire.Convention.ARGUMENTS:
+        arguments = list(pytree.build(job.templates[call.template], arguments))
+    return Bound(
+        launch=lambda: kernel(*arguments),
+        finish=lambda result: copy_out(result, targets, job, call.outputs),
+        blank=blank(targets, call),
     )
 
 

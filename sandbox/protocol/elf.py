@@ -1,4 +1,4 @@
-"""Reads the names that a shared object exports and wants, without loading it.  Layout: ELF-64, System V gABI, chapters 4 and 5.
+"""Reads the names that a shared object exports and wants, and its kernels, without loading it.  Layout: ELF-64, System V gABI, 4 and 5.
 
 The judge reads what an attacker chose: work and memory stay in proportion to the file, whatever its numbers say.
 """
@@ -6,6 +6,7 @@ The judge reads what an attacker chose: work and memory stay in proportion to th
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 from collections.abc import Iterator
 
@@ -20,6 +21,12 @@ _DYNAMIC_ENTRY = struct.Struct("<QQ")
 _PROGBITS, _SYMTAB, _DYNAMIC, _DYNSYM = 1, 2, 6, 11
 _DT_SONAME = 14
 _EM_CUDA, _STO_CUDA_ENTRY = 190, 0x10
+FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+_FATBIN = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes that follow it
+_ENTRY = struct.Struct("<HHIQ")  # kind, version, bytes of this header, bytes that follow it, padding included
+_FATBIN_MAGIC = 0xBA55ED50
+_PTX = 1
+_PTX_ENTRY = re.compile(rb"\.entry\s{1,8}([\w$]{1,4096})")
 
 
 class NotAnObject(ValueError):
@@ -50,13 +57,47 @@ def soname(data: Bytes) -> str | None:
     return None
 
 
-def is_cubin(data: Bytes) -> bool:
-    """Return whether the object is a GPU's."""
+def _is_cubin(data: Bytes) -> bool:
     return data[18:20] == _EM_CUDA.to_bytes(2, "little")
 
 
-def kernel_names(cubin: Bytes) -> Iterator[str]:
-    """The kernels that a cubin defines, as they are mangled; none of its device functions."""
+def kernel_names(data: Bytes) -> Iterator[str]:
+    """The kernels that a cubin defines, as they are mangled, or those of the device code that an object for the host embeds."""
+    if _is_cubin(data):
+        yield from _kernels_of_cubin(data)
+        return
+    for name in FATBIN_SECTIONS:
+        fatbins = section(data, name)
+        at = fatbins.start
+        while at + _FATBIN.size <= fatbins.stop:
+            magic, _, header, size = _FATBIN.unpack_from(data, at)
+            if magic != _FATBIN_MAGIC:
+                at += 8  # they are aligned
+                continue
+            end = at + header + size
+            if header < _FATBIN.size or end > fatbins.stop:
+                raise Damaged("a fat binary that does not end in its section")
+            yield from _kernels_of_entries(data, at + header, end)
+            at = end
+
+
+def _kernels_of_entries(data: Bytes, at: int, end: int) -> Iterator[str]:
+    """Skip what is compressed: nvcc compresses PTX only, and the cubin that a GPU runs lies next to it."""
+    while at + _ENTRY.size <= end:
+        kind, _, header, size = _ENTRY.unpack_from(data, at)
+        stop = at + header + size
+        if header < _ENTRY.size or stop > end:
+            raise Damaged("an entry that does not end in its fat binary")
+        image = data[at + header : stop]
+        if kind == _PTX:
+            yield from (match[1].decode() for match in _PTX_ENTRY.finditer(image))
+        elif image.startswith(MAGIC) and _is_cubin(image):
+            yield from _kernels_of_cubin(image)
+        at = stop
+
+
+def _kernels_of_cubin(cubin: Bytes) -> Iterator[str]:
+    """None of its device functions."""
     entries, strings_at = _table(cubin, _SYMTAB, _SYMBOL) or (range(0), 0)
     room = len(cubin)
     for at in entries:
@@ -72,22 +113,30 @@ def kernel_names(cubin: Bytes) -> Iterator[str]:
 
 def section(data: Bytes, name: str) -> range:
     """Where the contents of a section are, found by its name; empty where there is none."""
-    if data[: len(MAGIC)] != MAGIC:
-        raise NotAnObject("no 64-bit ELF file")
-    headers, header_bytes, count = _unpacked(_HEADER, data, 0)
+    headers = _section_headers(data)
     (names_index,) = _unpacked(_NAMES_INDEX, data, 0)
-    if count and (header_bytes != _SECTION.size or names_index >= count):
-        raise Damaged(f"section headers of {header_bytes} bytes, with their names in section {names_index} of {count}")
-    names_at = _unpacked(_SECTION, data, headers + names_index * _SECTION.size)[4] if count else 0
+    if headers and names_index >= len(headers):
+        raise Damaged(f"its names are in section {names_index} of {len(headers)}")
+    names_at = _unpacked(_SECTION, data, headers[names_index])[4] if headers else 0
     wanted, content = name.encode() + b"\0", range(0)
-    for index in range(count):
-        name_at, kind, _, _, offset, size, *_ = _unpacked(_SECTION, data, headers + index * _SECTION.size)
+    for at in headers:
+        name_at, kind, _, _, offset, size, *_ = _unpacked(_SECTION, data, at)
         if kind != _PROGBITS or data[names_at + name_at : names_at + name_at + len(wanted)] != wanted:
             continue
         if content or offset + size > len(data):
             raise Damaged(f"two sections {name}, or one that ends after the file")
         content = range(offset, offset + size)
     return content
+
+
+def _section_headers(data: Bytes) -> range:
+    """Where each of them begins."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise NotAnObject("no 64-bit ELF file")
+    begin, header_bytes, count = _unpacked(_HEADER, data, 0)
+    if count and header_bytes != _SECTION.size:
+        raise Damaged(f"section headers of {header_bytes} bytes")
+    return range(begin, begin + count * _SECTION.size, _SECTION.size)
 
 
 def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:
@@ -107,21 +156,16 @@ def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:
 
 def _table(data: Bytes, wanted: int, entry: struct.Struct) -> tuple[range, int] | None:
     """Where the entries of the one section of a kind are, and where the section that it links to begins; None where there is none."""
-    if data[: len(MAGIC)] != MAGIC:
-        raise NotAnObject("no 64-bit ELF file")
-    headers, header_bytes, count = _unpacked(_HEADER, data, 0)
-    if count and header_bytes != _SECTION.size:
-        raise Damaged(f"section headers of {header_bytes} bytes")
-    symbols = None
-    for index in range(count):
-        _, kind, _, _, offset, size, link, _, _, entry_bytes = _unpacked(_SECTION, data, headers + index * _SECTION.size)
+    headers, symbols = _section_headers(data), None
+    for at in headers:
+        _, kind, _, _, offset, size, link, _, _, entry_bytes = _unpacked(_SECTION, data, at)
         if kind != wanted:
             continue
         if symbols is not None:  # the gABI allows one
             raise Damaged(f"two sections of kind {kind}")
-        if entry_bytes != entry.size or offset + size > len(data) or link >= count:
+        if entry_bytes != entry.size or offset + size > len(data) or link >= len(headers):
             raise Damaged(f"a section of kind {kind} with {size} bytes at {offset}, {entry_bytes} an entry, linked to {link}")
-        symbols = range(offset, offset + size, entry.size), _unpacked(_SECTION, data, headers + link * _SECTION.size)[4]
+        symbols = range(offset, offset + size, entry.size), _unpacked(_SECTION, data, headers[link])[4]
     return symbols
 
 

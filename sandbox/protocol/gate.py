@@ -100,7 +100,7 @@ class _Page(ctypes.Structure):
         ("variant", ctypes.c_uint32),
         ("copy_out", ctypes.c_uint32),
         ("count", ctypes.c_uint32),
-        ("template_index", ctypes.c_uint32),
+        ("template", ctypes.c_uint32),
         ("late_scalars", ctypes.c_uint32),
         ("stride_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
@@ -117,8 +117,11 @@ class _Page(ctypes.Structure):
 
 
 GATE_BYTES = 65536
-
-
+# Fields of a call that the page has as they are.
+_PLAIN_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("poison", "copy_out", "late_scalars"), bool),
+    **dict.fromkeys(("variant", "count", "template", "stride_bytes", "seed", "budget_ns"), int),
+}
 assert ctypes.sizeof(_Page) <= GATE_BYTES
 
 
@@ -209,19 +212,14 @@ class Gate:
         """Write the call and let the runner go; return the number it has to echo."""
         page = self._page
         ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, _Page.samples_ns.offset - _Page.operation.offset)
-        page.operation, page.poison, page.seed, page.budget_ns = call.operation, call.poison, call.seed, call.budget_ns
-        page.variant, page.copy_out, page.count, page.stride_bytes = call.variant, call.copy_out, call.count, call.stride_bytes
-        page.template_index, page.late_scalars = call.template, call.late_scalars
+        for name in _PLAIN_FIELDS:
+            setattr(page, name, getattr(call, name))
         page.input_count, page.output_count, page.axis_count = len(call.inputs), len(call.outputs), len(call.axes)
-        for index, axis in enumerate(call.axes):
-            page.axes[index] = axis
-        for index, slot in enumerate((*call.inputs, *call.outputs)):
-            page.slots[index].offset, page.slots[index].rank, page.slots[index].scalar = slot.offset, len(slot.shape), slot.scalar
-            page.slots[index].strided = bool(slot.strides)
-            for axis, size in enumerate(slot.shape):
-                page.slots[index].shape[axis] = size
-            for axis, stride in enumerate(slot.strides):
-                page.slots[index].strides[axis] = stride
+        page.axes[: len(call.axes)] = call.axes
+        slots = (*call.inputs, *call.outputs)
+        for place, slot in zip(page.slots[: len(slots)], slots, strict=True):
+            place.offset, place.rank, place.scalar, place.strided = slot.offset, len(slot.shape), slot.scalar, bool(slot.strides)
+            place.shape[: len(slot.shape)], place.strides[: len(slot.strides)] = slot.shape, slot.strides
         return self.fire(call.operation)
 
     def fire(self, operation: Operation) -> int:
@@ -322,15 +320,7 @@ class Gate:
             inputs=slots[: page.input_count],
             outputs=slots[page.input_count :],
             axes=tuple(page.axes[: page.axis_count]),
-            poison=bool(page.poison),
-            variant=page.variant,
-            copy_out=bool(page.copy_out),
-            count=page.count,
-            template=page.template_index,
-            late_scalars=bool(page.late_scalars),
-            stride_bytes=page.stride_bytes,
-            seed=page.seed,
-            budget_ns=page.budget_ns,
+            **{name: kind(getattr(page, name)) for name, kind in _PLAIN_FIELDS.items()},
         )
 
     def scalars(self, count: int) -> tuple[float, ...]:

@@ -35,8 +35,6 @@ class ObjectParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flattening:
-    """How values are taken apart, and the tensors that were met."""
-
     is_tensor: Callable[[object], bool]
     dimensions: Callable[[Any], Dimensions]
     parts: Callable[[object], ObjectParts | None]
@@ -100,12 +98,17 @@ def leaves(node: list[Any]) -> Iterator[tuple[int, Dimensions]]:
     match node:
         case ["tensor", int() as index, *dimensions]:
             yield index, dimensions[0] if dimensions else None
+    for child in _children(node):
+        yield from leaves(child)
+
+
+def _children(node: list[Any]) -> list[list[Any]]:
+    match node:
         case ["list" | "tuple", [*nodes]]:
-            for child in nodes:
-                yield from leaves(child)
+            return nodes
         case ["dict", [*pairs]] | ["object", _, _, [*pairs]]:
-            for _, child in pairs:
-                yield from leaves(child)
+            return [child for _, child in pairs]
+    return []
 
 
 def renumbered(node: list[Any], numbers: Sequence[int]) -> list[Any]:
@@ -122,14 +125,7 @@ def renumbered(node: list[Any], numbers: Sequence[int]) -> list[Any]:
 
 def has_objects(node: list[Any]) -> bool:
     """Return whether there is an object in a template's node: a kernel may change one, so each launch gets its own."""
-    match node:
-        case ["object", *_]:
-            return True
-        case ["list" | "tuple", [*nodes]]:
-            return any(map(has_objects, nodes))
-        case ["dict", [*pairs]]:
-            return any(has_objects(child) for _, child in pairs)
-    return False
+    return node[:1] == ["object"] or any(map(has_objects, _children(node)))
 
 
 def _take(value: object, how: _Flattening, depth: int) -> list[Any]:

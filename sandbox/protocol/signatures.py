@@ -58,15 +58,18 @@ def without_model(spec: wire.ProblemSpec) -> wire.ProblemSpec:
 def cuda_signature(spec: wire.ProblemSpec) -> str:
     """How the entry is declared in raw CUDA: inputs (() by value), outputs, axes, stream. "" where the arguments are not known yet."""
     plain = without_model(spec)
-    if not plain.outputs:
-        return ""
+    return f'extern "C" void {entry_in(spec, CUDA)}({cuda_parameters(plain)})' if plain.outputs else ""
+
+
+def cuda_parameters(call: wire.ProblemSpec | wire.EntryCall) -> str:
+    """The parameters of an entry in raw CUDA that is no model."""
     inputs = [
         f"{C_TYPES[tensor.dtype]} {tensor.name}" if tensor.shape == () else f"const {C_TYPES[tensor.dtype]}* {tensor.name}"
-        for tensor in plain.inputs
+        for tensor in call.inputs
     ]
-    outputs = [f"{C_TYPES[output.dtype]}* {output.name}" for output in plain.outputs]
-    axes = [f"int64_t {axis}" for axis in plain.axes]
-    return f'extern "C" void {entry_in(spec, CUDA)}({", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])})'
+    outputs = [f"{C_TYPES[output.dtype]}* {output.name}" for output in call.outputs]
+    axes = [f"int64_t {axis}" for axis in call.axes]
+    return ", ".join([*inputs, *outputs, *axes, "cudaStream_t stream"])
 
 
 def torch_signature(spec: wire.ProblemSpec) -> str:

@@ -13,6 +13,7 @@ import types
 import typing
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
+from functools import cache
 from typing import Annotated, Any
 
 from sandbox.protocol.modes import Mode as Mode
@@ -980,9 +981,7 @@ def from_json(data: dict[str, Any]) -> Any:
 
 
 def _build(cls: type[Any], data: dict[str, Any]) -> Any:
-    hints = _HINTS.get(cls)
-    if hints is None:
-        hints = _HINTS[cls] = field_types(cls)
+    hints = field_types(cls)  # type: ignore[arg-type]
     unknown = set(data) - set(hints) - RETIRED.get(cls, frozenset())
     if unknown:
         raise WireError(f"{cls.__name__} has no {sorted(unknown)}")
@@ -997,7 +996,6 @@ RETIRED = {  # fields of facts that a ledger may still hold; they are left out
     Trial: frozenset({"order_swap", "error_map"}),
     KernelProfile: frozenset({"order_swap"}),
 }
-_HINTS: dict[type[Any], dict[str, Any]] = {}  # evaluating annotations takes longer than all else here
 
 
 def disclosure_of(hint: Any) -> Disclosure | None:
@@ -1006,6 +1004,7 @@ def disclosure_of(hint: Any) -> Disclosure | None:
     return extras[-1] if extras and isinstance(extras[-1], Disclosure) else None
 
 
+@cache  # evaluating annotations takes longer than all else here
 def field_types(cls: type[Any]) -> dict[str, Any]:
     """Return the types of the fields of a message, without who sees them."""
     return {name: _undisclosed(hint) for name, hint in typing.get_type_hints(cls, include_extras=True).items()}

@@ -63,7 +63,7 @@ _THUNK_BYTES = 64
 _Entry = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 
-def observe(launch: Callable[[], object], *, kernels: bool, own_operators: frozenset[str] = frozenset()) -> str:
+def observe(launch: Callable[[], object], kernels: bool, own_operators: frozenset[str] = frozenset()) -> str:
     """Launch once. Lines "operator NAME" and "library NAME", of all threads, and "kernel NAME" if
     kernels is set, each once; as many as an answer has room for, and CUT first where that is not
     all. own_operators: those that the artifact defines, such as `mine::scale`, are its own work;
@@ -89,7 +89,6 @@ def _fitting(lines: list[str]) -> Iterator[str]:
 
 
 def _operator_mode(called: dict[str, None], own_operators: frozenset[str]) -> AbstractContextManager[object]:
-    """Note the operators that this thread calls."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -260,7 +259,6 @@ class _NumpyHooks:
             self._found[f"library numpy.{label}"] = None
 
     def _many(self, value: Any, depth: int = 0) -> bool:
-        """Return whether it holds more than FEW elements."""
         if type(value) in self._scalars:
             return False
         if isinstance(value, (list, tuple)):

@@ -12,15 +12,14 @@ import importlib
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from sandbox import devices
 from sandbox.languages import implementation
-from sandbox.launch.kernel import Loaded, RunnerSetup
-from sandbox.launch.loop import Profile, failure, serve
+from sandbox.launch.kernel import RunnerSetup
+from sandbox.launch.loop import failure, serve
 from sandbox.protocol import box_modules
 from sandbox.protocol.box_files import GO, READY, WAIT
 from sandbox.protocol.devices import device_info
@@ -44,38 +43,20 @@ def main(argv: list[str] | None = None) -> int:
     job = replace(job, templates=Templates(link, job.templates))  # type: ignore[arg-type]  # as good as a tuple
     device = devices.open_device(job.device_kind)
     gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
-    instrument, out_dir = instrument_of(arguments)
+    named = arguments[arguments.index(INSTRUMENT) + 1 :] if INSTRUMENT in arguments else []
+    instrument = importlib.import_module(named[0]).instrument if named else None
     first = gate.announce(VERSION)  # until then nothing of the submission has run: what fails is our fault
     try:
         # From here on untrusted code has run in this process: nothing that it says is believed.
         load = partial(implementation(job.language, job.language_module).load, artifact_fd, state_fd, job, arena)
         setup = RunnerSetup(load=load, artifact_fd=artifact_fd, job=job, arena=arena, device=device)
-        kernel, profile = (load(), None) if instrument is None else instrument(setup, out_dir)
+        kernel, profile = (load(), None) if instrument is None else instrument(setup, Path(named[1]) if named[1:] else None)
     except Exception as error:  # noqa: BLE001  whatever the submission's own code throws
         gate.reply(first, failure(error, device))
         return 1
     gate.reply(first, Answer(status=Status.OK))
-    own_operators = kernel.own_operators
-    serve(
-        gate,
-        first,
-        device,
-        arena,
-        {0: kernel},
-        lambda launch, kernels: observe(launch, kernels=kernels, own_operators=own_operators),
-        profile,
-    )
+    serve(gate, first, device, arena, {0: kernel}, partial(observe, own_operators=kernel.own_operators), profile)
     return 0
-
-
-def instrument_of(
-    arguments: Sequence[str],
-) -> tuple[Callable[[RunnerSetup, Path | None], tuple[Loaded, Profile | None]] | None, Path | None]:
-    """Import the module that `--instrument` names, and return its function `instrument` and the directory where it may leave files."""
-    if INSTRUMENT not in arguments:
-        return None, None
-    module, *rest = arguments[arguments.index(INSTRUMENT) + 1 :]
-    return importlib.import_module(module).instrument, Path(rest[0]) if rest else None
 
 
 def preload(arguments: list[str]) -> None:
@@ -107,7 +88,6 @@ def wait_for_job(directory: Path) -> bool:
 
 
 def _connect(path: str) -> socket.socket:
-    """Connect to the judge, which listens once it has a job for this box."""
     link = socket.socket(socket.AF_UNIX)
     deadline = time.monotonic() + CONNECT_S
     while True:

@@ -16,23 +16,20 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.baseline import runner_job
-    from sandbox.judge.lane import public_templates
-    from sandbox.judge.references import Task
     from tests.unit.test_lane import PROBLEM
 
 
 def test_hidden_templates_come_when_they_are_wanted() -> None:
     """Not with the job: the values in them would tell a kernel that only loads; public ones are there at once."""
-    task = Task(spec=PROBLEM, reference=lambda inputs: inputs, templates=("public", "hidden"))
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        job = runner_job(PROBLEM, "python", "solve", EmulatedDevice(), public_templates(task))
+        job = runner_job(PROBLEM, "python", "solve", EmulatedDevice(), ("public", "hidden"))
         send_job(ours, job, (0, 0, 0, 0), 1.0)
         received, descriptors = receive_job(theirs)
         assert len(descriptors) == FD_COUNT and received == job and b"hidden" not in wire.encode(received)
         templates = Templates(theirs, received.templates)
         assert templates[0] == "public" and len(templates) == 2
-        send_templates(ours, task.templates, 1.0)
+        send_templates(ours, ("public", "hidden"), 1.0)
         assert [templates[1], templates[0], templates[1]] == ["hidden", "public", "hidden"]
 
 

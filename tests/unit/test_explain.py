@@ -17,10 +17,9 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.explain import explain
+    from sandbox.judge.explain import explain, first_wrong
     from sandbox.judge.trial import Run, WorkloadContext, fill_with_poison, output_was_read, unwritten_mask
     from sandbox.judge.verify import judge_run
-    from sandbox.judge.wrong_elements import first_wrong
 
 TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)
 WORKLOAD = wire.Workload(workload_id="n8", axes={})

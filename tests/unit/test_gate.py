@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import threading
 import time
 
 import pytest
@@ -30,22 +29,6 @@ def pair() -> tuple[Gate, Gate, int]:
 def never() -> int:
     """A deadline that no test lives to see."""
     return time.monotonic_ns() + 3600 * 10**9
-
-
-def test_a_call_arrives_as_it_was_made(pair: tuple[Gate, Gate, int]) -> None:
-    judge, runner, _ = pair
-    number = judge.open(CALL)
-    assert runner.next(0) == number
-    assert runner.call() == CALL
-
-
-def test_an_answer_arrives_as_it_was_given(pair: tuple[Gate, Gate, int]) -> None:
-    judge, runner, _ = pair
-    number = judge.open(CALL)
-    answer = Answer(status=Status.RAISED, message="ünwell", samples_ns=(1, 2, 3))
-    threading.Thread(target=lambda: runner.reply(runner.next(0), answer)).start()
-    assert judge.wait(number, 0, never(), lambda: True)
-    assert judge.answer() == answer
 
 
 def test_waiting_ends_at_the_deadline_and_when_nobody_is_there(pair: tuple[Gate, Gate, int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -377,7 +377,7 @@ KEPT = replace(PROBLEM, digest="kept", reference="import time\n\ndef reference(a
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is never busy: else times are not kept."""
-    monkeypatch.setattr(lane, "HostActivity", lambda: HostActivity(lambda: 0))
+    monkeypatch.setattr("sandbox.judge.baseline.HostActivity", lambda: HostActivity(lambda: 0))
 
 
 def stages(facts: list[wire.Fact]) -> list[wire.Stage]:
@@ -463,7 +463,7 @@ def test_times_of_a_busy_machine_are_not_kept(tmp_path: Path, baseline: Baseline
     problem = replace(KEPT, digest="busy")
     used_ns = itertools.count(0, 10**15)
     for cpu_ns, names in ((lambda: next(used_ns), set()), (lambda: 0, {"n100"})):
-        monkeypatch.setattr(lane, "HostActivity", lambda cpu_ns=cpu_ns: HostActivity(cpu_ns))
+        monkeypatch.setattr("sandbox.judge.baseline.HostActivity", lambda cpu_ns=cpu_ns: HostActivity(cpu_ns))
         facts = benchmarked(tmp_path, honest, baseline, kept_times=False, problem=problem)
         assert any(isinstance(fact, wire.Measurement) for fact in facts) and kept_names(baseline, problem) == names
 

@@ -16,8 +16,8 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
+    from sandbox.judge.explain import WrongCounts, comparable, find_pattern, first_wrong
     from sandbox.judge.tensors import FLOAT4
-    from sandbox.judge.wrong_elements import WrongCounts, comparable, find_pattern, first_wrong
 
 NONZERO_WRONG = "All or nearly all elements of 'c' whose expected value is not 0 are wrong."
 TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)

@@ -108,3 +108,14 @@ def blamed(action: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ReferenceFailed(f"{action} raised {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def redact_reference_errors(*, hidden: bool) -> Iterator[None]:
+    """Quote no error of the reference on a hidden workload: it may tell its size."""
+    try:
+        yield
+    except ReferenceFailed:
+        if not hidden:
+            raise
+        raise ReferenceFailed("the reference fails on a hidden workload; `grader-cli problems check` says how") from None
