@@ -1,10 +1,28 @@
-// The operands of tensor instructions as numbers: what a field of a register stands for.
+// The element types of tensor instructions, and what a field of a register stands for as a number.
 #pragma once
 
 #include "../short_float_bits.h"
-#include "types.h"
 
 namespace emu EMU_HIDDEN {
+
+// The element types, as tags.
+namespace ptx {
+
+struct f16 { static constexpr unsigned bits = 16; };
+struct bf16 { static constexpr unsigned bits = 16; };
+struct tf32 { static constexpr unsigned bits = 32; };
+struct f32 { static constexpr unsigned bits = 32; };
+struct f64 { static constexpr unsigned bits = 64; };
+struct s32 { static constexpr unsigned bits = 32; };
+struct s8 { static constexpr unsigned bits = 8; };
+struct u8 { static constexpr unsigned bits = 8; };
+struct s4 { static constexpr unsigned bits = 4; };
+struct u4 { static constexpr unsigned bits = 4; };
+struct b1_xor { static constexpr unsigned bits = 1; };
+struct b1_and { static constexpr unsigned bits = 1; };
+struct e4m3 { static constexpr unsigned bits = 8; };
+struct e5m2 { static constexpr unsigned bits = 8; };
+}  // namespace ptx
 
 // A floating-point operand.  The exponent is the operand's own field: that of subnormals is the least of the format.
 struct Operand {
