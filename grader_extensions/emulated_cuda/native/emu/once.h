@@ -110,7 +110,7 @@ inline int run_blocks(const Launch& launch) {
 EMU_ONCE(inline) cudaError_t launch_error(const Launch& launch) {
     cudaError_t checked = check_launch(launch);
     if (checked == cudaSuccess) checked = check_team(launch);
-    if (checked != cudaSuccess) EMU_TELL(launch_failed(launch.name, cudaGetErrorName(checked)));
+    if (checked != cudaSuccess) EMU_TELL(launch_failed(cudaGetErrorName(checked)));
     return report(checked);
 }
 
@@ -128,7 +128,7 @@ EMU_ONCE(inline) cudaError_t run_launch(Launch launch) {
     cudaError_t ended = static_cast<cudaError_t>(run_blocks(launch));
     EMU_TELL(launch_ends());
     report_launch(launch, 0);
-    if (ended != cudaSuccess) EMU_TELL(launch_failed(launch.name, cudaGetErrorName(ended)));
+    if (ended != cudaSuccess) EMU_TELL(launch_failed(cudaGetErrorName(ended)));
     else run_launches_of(queue);
     return report(ended);
 }

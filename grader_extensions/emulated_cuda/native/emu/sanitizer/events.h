@@ -109,7 +109,7 @@ inline constexpr unsigned basic_block_limit = 2048, basic_block_slots = 8192, ba
 
 struct BasicBlockCount {
     uint32_t place;
-    uint64_t runs;
+    unsigned long long runs;
 };
 struct BasicBlocks {
     BasicBlockCount slots[basic_block_slots];  // by place, with open addressing
@@ -135,16 +135,13 @@ EMU_RAW inline __attribute__((noinline)) void count_basic_block(uint32_t place) 
 // Appends all of them, some to a line; later lines replace earlier ones.
 EMU_COLD inline void write_basic_blocks(int file) {
     for (unsigned at = 0; at < basic_block_slots;) {
-        JsonLine line;
-        line.put("{\"kind\":\"basic_blocks\",\"runs\":[");
+        char runs[basic_blocks_per_line * 40];
+        int length = runs[0] = 0;
         for (unsigned written = 0; at < basic_block_slots && written < basic_blocks_per_line; ++at) {
             const BasicBlockCount& slot = basic_blocks.slots[at];
-            if (!slot.place) continue;
-            if (written++) line.put(",");
-            line.put("["), line.number(slot.place), line.put(","), line.number(slot.runs), line.put("]");
+            if (slot.place) length += snprintf(runs + length, sizeof runs - length, "%s[%u,%llu]", written++ ? "," : "", slot.place, slot.runs);
         }
-        line.put("]}\n");
-        if (write(file, line.text, line.length) < 0) return;
+        if (!write_line(file, "{\"kind\":\"basic_blocks\",\"runs\":[%s]}\n", runs)) return;
     }
 }
 
@@ -157,47 +154,24 @@ extern "C" __attribute__((weak, used, visibility("hidden"), noinline)) EMU_RAW v
 }
 
 // Functions of the C library that write through a pointer: they are not instrumented, so these stand before them.
-extern "C" {
-void emu_libm_sincosf(float, float*, float*) noexcept __asm__("sincosf");
-void emu_libm_sincos(double, double*, double*) noexcept __asm__("sincos");
-float emu_libm_frexpf(float, int*) noexcept __asm__("frexpf");
-double emu_libm_frexp(double, int*) noexcept __asm__("frexp");
-float emu_libm_modff(float, float*) noexcept __asm__("modff");
-double emu_libm_modf(double, double*) noexcept __asm__("modf");
-float emu_libm_remquof(float, float, int*) noexcept __asm__("remquof");
-double emu_libm_remquo(double, double, int*) noexcept __asm__("remquo");
-}
-
-#define EMU_CHECKED_SINCOS(name, T)                                                      \
-    EMU_HOOK void emu_checked_##name(T x, T* sine, T* cosine) noexcept {                 \
-        emu::sanitizer::access_range(sine, sizeof *sine, EMU_CODE, true);                \
-        emu::sanitizer::access_range(cosine, sizeof *cosine, EMU_CODE, true);            \
-        emu_libm_##name(x, sine, cosine);                                                \
-    }                                                                                    \
-    extern "C" void name(T, T*, T*) noexcept __asm__("emu_checked_" #name);
-#define EMU_CHECKED_SPLIT(name, T, Part)                                                 \
-    EMU_HOOK T emu_checked_##name(T x, Part* part) noexcept {                            \
-        emu::sanitizer::access_range(part, sizeof *part, EMU_CODE, true);                \
-        return emu_libm_##name(x, part);                                                 \
-    }                                                                                    \
-    extern "C" T name(T, Part*) noexcept __asm__("emu_checked_" #name);
-#define EMU_CHECKED_REMQUO(name, T)                                                      \
-    EMU_HOOK T emu_checked_##name(T x, T y, int* quotient) noexcept {                    \
-        emu::sanitizer::access_range(quotient, sizeof *quotient, EMU_CODE, true);        \
-        return emu_libm_##name(x, y, quotient);                                          \
-    }                                                                                    \
-    extern "C" T name(T, T, int*) noexcept __asm__("emu_checked_" #name);
-EMU_CHECKED_SINCOS(sincosf, float)
-EMU_CHECKED_SINCOS(sincos, double)
-EMU_CHECKED_SPLIT(frexpf, float, int)
-EMU_CHECKED_SPLIT(frexp, double, int)
-EMU_CHECKED_SPLIT(modff, float, float)
-EMU_CHECKED_SPLIT(modf, double, double)
-EMU_CHECKED_REMQUO(remquof, float)
-EMU_CHECKED_REMQUO(remquo, double)
-#undef EMU_CHECKED_SINCOS
-#undef EMU_CHECKED_SPLIT
-#undef EMU_CHECKED_REMQUO
+#define EMU_WRITES(pointer) emu::sanitizer::access_range(pointer, sizeof *(pointer), EMU_CODE, true)
+#define EMU_CHECKED(R, name, parameters, arguments, writes)                  \
+    extern "C" R emu_libm_##name parameters noexcept __asm__(#name);          \
+    EMU_HOOK R emu_checked_##name parameters noexcept {                       \
+        writes;                                                               \
+        return emu_libm_##name arguments;                                     \
+    }                                                                         \
+    extern "C" R name parameters noexcept __asm__("emu_checked_" #name);
+EMU_CHECKED(void, sincosf, (float x, float* sine, float* cosine), (x, sine, cosine), EMU_WRITES(sine); EMU_WRITES(cosine))
+EMU_CHECKED(void, sincos, (double x, double* sine, double* cosine), (x, sine, cosine), EMU_WRITES(sine); EMU_WRITES(cosine))
+EMU_CHECKED(float, frexpf, (float x, int* exponent), (x, exponent), EMU_WRITES(exponent))
+EMU_CHECKED(double, frexp, (double x, int* exponent), (x, exponent), EMU_WRITES(exponent))
+EMU_CHECKED(float, modff, (float x, float* whole), (x, whole), EMU_WRITES(whole))
+EMU_CHECKED(double, modf, (double x, double* whole), (x, whole), EMU_WRITES(whole))
+EMU_CHECKED(float, remquof, (float x, float y, int* quotient), (x, y, quotient), EMU_WRITES(quotient))
+EMU_CHECKED(double, remquo, (double x, double y, int* quotient), (x, y, quotient), EMU_WRITES(quotient))
+#undef EMU_CHECKED
+#undef EMU_WRITES
 
 // What g++ calls under -fsanitize=alignment,bounds, with the static description of the place that it made (gcc/ubsan.cc).
 namespace emu EMU_HIDDEN {
@@ -226,30 +200,26 @@ struct TypeMismatchData {
 EMU_COLD inline void report_bounds(const OutOfBoundsData& data, uintptr_t index, const void* code) {
     if (!worker || !worker->running()) return;
     uint32_t place = place_of(code);
-    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1);
+    Finding* finding = enter("out_of_bounds", Severity::Error, place);
     if (!finding) return;
-    add_context(*finding);
     unsigned bits = 1u << (data.index->information >> 1);
     long long value = static_cast<long long>(index);
     if (data.index->information & 1 && bits < 64) value = static_cast<long long>(static_cast<uint64_t>(index) << (64 - bits)) >> (64 - bits);
     snprintf(finding->memory, sizeof finding->memory, "%.60s", data.array->name);
-    snprintf(finding->message, sizeof finding->message, "{0} uses index %lld, which is outside the array of type %.200s", value, data.array->name);
-    finish(*finding);
+    finish(*finding, "{0} uses index %lld, which is outside the array of type %.200s", value, data.array->name);
 }
 
 EMU_COLD inline void report_misaligned(const TypeMismatchData& data, uintptr_t address, const void* code) {
     if (!worker || !worker->running()) return;
     uint32_t place = place_of(code);
-    Finding* finding = enter("misaligned", Severity::Error, &place, 1);
+    Finding* finding = enter("misaligned", Severity::Error, place);
     if (!finding) return;
-    add_context(*finding);
     Memory memory = memory_at(address);
     add_memory(*finding, memory);
     const char* what = data.check_kind == 0 ? "reads" : data.check_kind == 1 ? "writes" : "uses";
-    snprintf(finding->message, sizeof finding->message, "{0} %s %.120s at byte %zu of %s: the address must be a multiple of %u", what,
-             data.type->name, static_cast<size_t>(memory.region ? address - memory.begin : address % 4096),
-             memory.region ? describe(memory).text : "a page", 1u << data.log_alignment);
-    finish(*finding);
+    finish(*finding, "{0} %s %.120s at byte %zu of %s: the address must be a multiple of %u", what, data.type->name,
+           static_cast<size_t>(memory.region ? address - memory.begin : address % 4096), memory.region ? describe(memory).text : "a page",
+           1u << data.log_alignment);
 }
 
 }  // namespace sanitizer
@@ -365,7 +335,6 @@ EMU_COLD inline void faulted(const void* address, const void* code) {
 
 struct FailedLaunch {
     const void* code;  // of the launch that is being made
-    const char* kernel;
     const char* error;
     bool unsupported;  // only by the sanitizer
 };
@@ -376,26 +345,18 @@ EMU_COLD inline void launch_here() { failed_launch.code = EMU_CODE; }
 EMU_COLD inline void report_failed_launch() {
     if (!launch_unchecked) return;
     launch_unchecked = false;
-    uint32_t place = place_of(failed_launch.code);
-    Finding* finding = enter("unchecked_launch", Severity::Error, &place, 1);
+    Finding* finding = enter("unchecked_launch", Severity::Error, place_of(failed_launch.code));
     if (!finding) return;
-    snprintf(finding->kernel, sizeof finding->kernel, "%.150s", failed_launch.kernel);
-    if (failed_launch.unsupported) {
-        finding->severity = Severity::Info;
-        snprintf(finding->message, sizeof finding->message,
-                 "the launch at {0} was not run: the sanitizer follows neither cooperative launches nor clusters");
-        return finish(*finding);
-    }
-    snprintf(finding->message, sizeof finding->message, "the launch at {0} failed with %s, so the kernel did not run, and the host never asked",
-             failed_launch.error);
-    finish(*finding);
+    if (!failed_launch.unsupported)
+        return finish(*finding, "the launch at {0} failed with %s, so the kernel did not run, and the host never asked", failed_launch.error);
+    finding->severity = Severity::Info;
+    finish(*finding, "the launch at {0} was not run: the sanitizer follows neither cooperative launches nor clusters");
 }
 
-EMU_COLD inline void launch_failed(const char* kernel, const char* error) {
+EMU_COLD inline void launch_failed(const char* error) {
     failed_launch.unsupported = strcmp(error, "cudaErrorNotSupported") == 0;
     prepare();
     report_failed_launch();
-    failed_launch.kernel = kernel;
     failed_launch.error = error;
     launch_unchecked = true;
     report_unchecked = &report_failed_launch;

@@ -83,16 +83,12 @@ EMU_COLD inline const LocalVariable* local_at(uintptr_t address) {
 
 EMU_COLD inline void report_unwritten_local(uintptr_t address, uint32_t place) {
     const LocalVariable* variable = local_at(address);
-    Finding* finding = variable ? enter("uninitialised_read", Severity::Error, &place, 1) : nullptr;
+    Finding* finding = variable ? enter("uninitialised_read", Severity::Error, place) : nullptr;
     if (!finding) return;
-    add_context(*finding);
     snprintf(finding->memory, sizeof finding->memory, "%.47s (local)", variable->name);
-    bool whole = variable->end - variable->begin <= 8;
     char which[40] = "";
-    if (!whole) snprintf(which, sizeof which, "byte %zu of ", static_cast<size_t>(address - variable->begin));
-    snprintf(finding->message, sizeof finding->message, "{0} reads %sthe local variable '%.47s', which this thread has not written", which,
-             variable->name);
-    finish(*finding);
+    if (variable->end - variable->begin > 8) snprintf(which, sizeof which, "byte %zu of ", static_cast<size_t>(address - variable->begin));
+    finish(*finding, "{0} reads %sthe local variable '%.47s', which this thread has not written", which, variable->name);
 }
 
 // A read finds something only if nothing of what it reads was written: structs have padding, and are copied whole.

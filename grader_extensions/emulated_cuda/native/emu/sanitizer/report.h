@@ -140,18 +140,6 @@ EMU_RAW inline void synchronise_by(uintptr_t address, bool writes) {
     }
 }
 
-EMU_RAW inline unsigned self_linear() { return clock.self & 1023; }
-EMU_RAW inline Index index_of(unsigned linear) {
-    unsigned x = blockDim.x ? blockDim.x : 1, y = blockDim.y ? blockDim.y : 1;
-    return {linear % x, linear / x % y, linear / x / y};
-}
-
-EMU_COLD inline void add_context(Finding& finding) {
-    snprintf(finding.kernel, sizeof finding.kernel, "%.150s", worker->launch()->name);
-    finding.block = {blockIdx.x, blockIdx.y, blockIdx.z};
-    finding.thread = index_of(self_linear());
-}
-
 EMU_RAW inline const char* space_name(const Region* region) { return !region ? "" : region->space == Space::Shared ? "shared" : "global"; }
 
 // The static variables of the running kernel, which lie in shared regions.
@@ -219,27 +207,22 @@ EMU_COLD inline Memory memory_at(uintptr_t address) {
 inline constexpr uintptr_t near_bytes = uintptr_t{1} << 32;  // what is further away has nothing to do with an address
 
 EMU_COLD inline void write_out_of_bounds(Finding& finding, uintptr_t address, const char* what) {
-    add_context(finding);
     uintptr_t distance = 0;
     const Region* region = nearest_region(address, &distance);
     if (region && distance == 0) {  // it begins inside and runs over the end
         address = region->end;
         distance = 1;
     }
-    if (!region || distance > near_bytes) {
-        snprintf(finding.message, sizeof finding.message, "{0} %s where no memory is allocated", what);
-        return finish(finding);
-    }
+    if (!region || distance > near_bytes) return finish(finding, "{0} %s where no memory is allocated", what);
     Memory memory = memory_of(region, address);
     add_memory(finding, memory);
     bool before = address < region->begin;
-    snprintf(finding.message, sizeof finding.message, "{0} %s out of bounds, %zu bytes %s of %s", what,
-             static_cast<size_t>(before ? distance : distance - 1), before ? "before the begin" : "behind the end", describe(memory).text);
-    finish(finding);
+    finish(finding, "{0} %s out of bounds, %zu bytes %s of %s", what, static_cast<size_t>(before ? distance : distance - 1),
+           before ? "before the begin" : "behind the end", describe(memory).text);
 }
 
 EMU_COLD inline void report_out_of_bounds(uintptr_t address, unsigned bytes, bool writes, uint32_t place) {
-    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1);
+    Finding* finding = enter("out_of_bounds", Severity::Error, place);
     if (!finding) return;
     char what[40];
     snprintf(what, sizeof what, "%s %u bytes", writes ? "writes" : "reads", bytes);
@@ -247,33 +230,29 @@ EMU_COLD inline void report_out_of_bounds(uintptr_t address, unsigned bytes, boo
 }
 
 EMU_COLD inline void report_fault(uintptr_t address, uint32_t place) {
-    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1);
+    Finding* finding = enter("out_of_bounds", Severity::Error, place);
     if (finding) write_out_of_bounds(*finding, address, "reads or writes");
 }
 
 void suspect_barrier();
 
 EMU_COLD inline void report_uninitialised(uintptr_t address, uint32_t place) {
-    Finding* finding = enter("uninitialised_read", Severity::Error, &place, 1);
+    Finding* finding = enter("uninitialised_read", Severity::Error, place);
     Memory memory = memory_at(address);
     bool shared = memory.region && memory.region->space == Space::Shared;
     if (shared) suspect_barrier();
     if (!finding) return;
-    add_context(*finding);
     add_memory(*finding, memory);
-    snprintf(finding->message, sizeof finding->message, "{0} reads byte %zu of %s, which nothing has written %s",
-             static_cast<size_t>(address - memory.begin), describe(memory).text, shared ? "in this block" : "since it was allocated");
-    finish(*finding);
+    finish(*finding, "{0} reads byte %zu of %s, which nothing has written %s", static_cast<size_t>(address - memory.begin), describe(memory).text,
+           shared ? "in this block" : "since it was allocated");
 }
 
 EMU_COLD inline void report_read_only(uintptr_t address, uint32_t place) {
-    Finding* finding = enter("out_of_bounds", Severity::Error, &place, 1);
+    Finding* finding = enter("out_of_bounds", Severity::Error, place);
     if (!finding) return;
     Memory memory = memory_at(address);
-    add_context(*finding);
     add_memory(*finding, memory);
-    snprintf(finding->message, sizeof finding->message, "{0} writes to %s, which is an input and must not be changed", describe(memory).text);
-    finish(*finding);
+    finish(*finding, "{0} writes to %s, which is an input and must not be changed", describe(memory).text);
 }
 
 struct Conflict {
@@ -286,39 +265,28 @@ struct Conflict {
 
 EMU_COLD inline void write_race(Finding& finding, const Conflict& conflict, bool same_value) {
     Memory memory = memory_at(conflict.address);
-    add_context(finding);
     finding.thread = index_of(conflict.thread);
     add_memory(finding, memory);
     Words where = describe(memory);
     const char* what = conflict.writes ? "written" : "read";
     const char* other = conflict.with_atomic && conflict.other_writes ? "changed by an atomic" : conflict.other_writes ? "written" : "read";
     const char* same = same_value ? " (all write the same value)" : conflict.with_atomic && conflict.writes ? " (one of them by an atomic)" : "";
-    if (conflict.between_blocks) {
-        snprintf(finding.message, sizeof finding.message,
-                 "%s is %s at {0} by one block and %s at {1} by another in the same launch, and nothing orders the two%s", where.text, what,
-                 other, same);
-        return;
-    }
+    if (conflict.between_blocks)
+        return finish(finding, "%s is %s at {0} by one block and %s at {1} by another in the same launch, and nothing orders the two%s", where.text,
+                      what, other, same);
     Index own = index_of(conflict.thread), others = index_of(conflict.other_thread);
-    const char* missing = conflict.in_warp ? "no __syncwarp() or __syncthreads()" : "no __syncthreads()";
-    if (conflict.thread == conflict.other_thread)
-        snprintf(finding.message, sizeof finding.message, "%s is %s at {0} by thread (%u,%u,%u) and %s at {1} by others, with %s between%s",
-                 where.text, what, own.x, own.y, own.z, other, missing, same);
-    else
-        snprintf(finding.message, sizeof finding.message,
-                 "%s is %s at {0} by thread (%u,%u,%u) and %s at {1} by thread (%u,%u,%u), with %s between%s", where.text, what, own.x, own.y,
-                 own.z, other, others.x, others.y, others.z, missing, same);
+    char by[60] = "others";
+    if (conflict.thread != conflict.other_thread) snprintf(by, sizeof by, "thread (%u,%u,%u)", others.x, others.y, others.z);
+    finish(finding, "%s is %s at {0} by thread (%u,%u,%u) and %s at {1} by %s, with %s between%s", where.text, what, own.x, own.y, own.z, other, by,
+           conflict.in_warp ? "no __syncwarp() or __syncthreads()" : "no __syncthreads()", same);
 }
 
 EMU_COLD inline void report_race(const Conflict& conflict, bool same_value) {
     bool mild = conflict.in_warp || conflict.is_volatile;
     Severity severity = same_value ? Severity::Info : mild ? Severity::Warning : Severity::Error;
-    uint32_t places[2] = {conflict.place, conflict.other_place};
-    Finding* finding = enter("race", severity, places, 2);
+    Finding* finding = enter("race", severity, conflict.place, conflict.other_place);
     if (!same_value && !conflict.between_blocks) suspect_barrier();
-    if (!finding) return;
-    write_race(*finding, conflict, same_value);
-    finish(*finding);
+    if (finding) write_race(*finding, conflict, same_value);
 }
 
 }  // namespace sanitizer
