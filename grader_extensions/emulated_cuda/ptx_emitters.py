@@ -1,5 +1,7 @@
 """PTX instructions with rules of their own for operands or modifiers, as C++ statements: on registers, on memory, of a warp or block."""
 
+from collections.abc import Collection
+
 from grader_extensions.emulated_cuda.inline_ptx import Address, AsmParameter, Instruction, Operand, Pair, Register, Sink, Vector
 from grader_extensions.emulated_cuda.ptx_instructions import ELSEWHERE, FLAGS, IGNORED, NARROW, TYPES, PtxScope, PtxUnsupported
 
@@ -7,6 +9,7 @@ COMPARISONS = {
     **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")},
     **{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"},
 }
+COMBINE = {"and": "&&", "or": "||", "xor": "!="}
 ROUNDING = {"rni": 0, "rzi": FLAGS["rz"], "rmi": FLAGS["rm"], "rpi": FLAGS["rp"]}
 INTEGER_ROUNDING = 512  # as in emu/ptx/values.h
 UNITS = {8: "b8", 16: "b16", 32: "b32", 64: "b64"}
@@ -38,6 +41,14 @@ def last_type(op: Instruction, types: tuple[str, ...] = tuple(TYPES)) -> str:
     if not matches:
         raise refuse(op)
     return matches[-1]
+
+
+def choice(op: Instruction, names: Collection[str]) -> str:
+    """The first modifier that is one of these."""
+    for part in modifiers(op):
+        if part in names:
+            return part
+    raise refuse(op)
 
 
 def accept(op: Instruction, allowed: set[str]) -> None:
@@ -90,19 +101,18 @@ def _move(scope: PtxScope, op: Instruction) -> str:
 def _compare(scope: PtxScope, op: Instruction) -> str:
     words = modifiers(op)
     types = [word for word in words if word in TYPES]
-    name = next((COMPARISONS[word] for word in words if word in COMPARISONS), None)
-    combine = next((word for word in words if word in ("and", "or", "xor")), None)
+    name = COMPARISONS[choice(op, COMPARISONS)]
+    combine = next((word for word in words if word in COMBINE), "")
     sets = op.opcode.startswith("set.")
-    if name is None or len(types) != (2 if sets else 1) or types[-1] in ("f16x2", "bf16x2", "pred"):
+    if len(types) != (2 if sets else 1) or types[-1] in ("f16x2", "bf16x2", "pred"):
         raise refuse(op)
-    accept(op, {*types, *COMPARISONS, "ftz", "and", "or", "xor"})
+    accept(op, {*types, *COMPARISONS, *COMBINE, "ftz"})
     need(op, 4 if combine else 3)
     to, a, b, *third = op.operands
     cpp = TYPES[types[-1]][0]
     flags = FLAGS["ftz"] if "ftz" in words else 0
     test = f"::emu::ptx::emu_{name}<{cpp}, {flags}>({scope.read(a, types[-1], op)}, {scope.read(b, types[-1], op)})"
-    sign = {"and": "&&", "or": "||", "xor": "!=", None: ""}[combine]
-    combined = f" {sign} {scope.read(third[0], 'pred', op)}" if third else ""
+    combined = f" {COMBINE[combine]} {scope.read(third[0], 'pred', op)}" if third else ""
     if sets:
         if types[0] not in ("u32", "s32", "f32"):
             raise refuse(op)
@@ -154,11 +164,8 @@ def _permute(scope: PtxScope, op: Instruction) -> str:
 def _test_property(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
     kinds = ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
-    kind = next((word for word in modifiers(op) if word in kinds), None)
-    type_ = last_type(op, ("f32", "f64"))
+    kind, type_ = choice(op, kinds), last_type(op, ("f32", "f64"))
     accept(op, {*kinds, "f32", "f64"})
-    if kind is None:
-        raise refuse(op)
     return scope.write(op.operands[0], "pred", f"::emu::ptx::emu_is_{kind}({scope.read(op.operands[1], type_, op)})", op)
 
 
@@ -289,9 +296,8 @@ def _store(scope: PtxScope, op: Instruction) -> str:
 
 def _atomic(scope: PtxScope, op: Instruction) -> str:
     type_, count, shared, _ = _access(op, ATOMICS)
-    name = next((word for word in modifiers(op) if word in ATOMICS), None)
-    returns = op.opcode.startswith("atom")
-    if name is None or (not returns and name in ("exch", "cas")):
+    name, returns = choice(op, ATOMICS), op.opcode.startswith("atom")
+    if not returns and name in ("exch", "cas"):
         raise refuse(op)
     operands = list(op.operands)
     to: tuple[Operand, ...] = parts_of(operands.pop(0), op) if returns else (Sink(),) * count
@@ -418,27 +424,27 @@ def _block_barrier(scope: PtxScope, op: Instruction) -> str:
 def _shuffle(scope: PtxScope, op: Instruction) -> str:
     need(op, 5)
     modes = ["up", "down", "bfly", "idx"]
-    words = modifiers(op)
     accept(op, {"sync", "b32", *modes})
-    mode = next((word for word in words if word in modes), None)
-    if mode is None or "sync" not in words:
-        raise refuse(op)
-    to, value, lane, bounds, mask = op.operands
-    result = to.first if isinstance(to, Pair) else to
-    arguments = ", ".join(scope.read(operand, "b32", op) for operand in (value, lane, bounds, mask))
-    text = f"{{ bool emu_p; const uint32_t emu_v = ::emu::ptx::emu_shuffle<{modes.index(mode)}>({arguments}, emu_p); "
-    text += scope.write(result, "b32", "emu_v", op)
-    return text + (scope.write(to.second, "pred", "emu_p", op) if isinstance(to, Pair) else "") + "} "
+    mode = modes.index(choice(op, modes))
+    choice(op, ("sync",))
+    to, *inputs = op.operands
+    arguments = ", ".join(scope.read(operand, "b32", op) for operand in inputs)
+    return f"{{ bool emu_p; const uint32_t emu_v = ::emu::ptx::emu_shuffle<{mode}>({arguments}, emu_p); " + _write_pair(scope, op, to)
+
+
+def _write_pair(scope: PtxScope, op: Instruction, to: Operand) -> str:
+    """Write emu_v and, where it is wanted, the predicate emu_p; end the block that declares them."""
+    if not isinstance(to, Pair):
+        return scope.write(to, "b32", "emu_v", op) + "} "
+    return scope.write(to.first, "b32", "emu_v", op) + scope.write(to.second, "pred", "emu_p != 0", op) + "} "
 
 
 def _vote(scope: PtxScope, op: Instruction) -> str:
     need(op, 3)
     functions = {"all": "__all_sync", "any": "__any_sync", "uni": "__uni_sync", "ballot": "__ballot_sync"}
     accept(op, {"sync", *functions, "pred", "b32"})
-    words = modifiers(op)
-    name = next((word for word in words if word in functions), None)
-    if name is None or "sync" not in words:
-        raise refuse(op)
+    name = choice(op, functions)
+    choice(op, ("sync",))
     to, predicate, mask = op.operands
     call = f"{functions[name]}({scope.read(mask, 'b32', op)}, {scope.read(predicate, 'pred', op)})"
     return scope.write(to, "b32", call, op) if name == "ballot" else scope.write(to, "pred", f"{call} != 0", op)
@@ -447,24 +453,18 @@ def _vote(scope: PtxScope, op: Instruction) -> str:
 def _match(scope: PtxScope, op: Instruction) -> str:
     need(op, 3)
     accept(op, {"any", "all", "sync", "b32", "b64"})
-    words = modifiers(op)
     to, value, mask = op.operands
     arguments = f"{scope.read(mask, 'b32', op)}, {scope.read(value, last_type(op), op)}"
-    if "any" in words:
+    if "any" in modifiers(op):
         return scope.write(to, "b32", f"__match_any_sync({arguments})", op)
-    result = to.first if isinstance(to, Pair) else to
-    text = f"{{ int emu_p; const uint32_t emu_v = __match_all_sync({arguments}, &emu_p); " + scope.write(result, "b32", "emu_v", op)
-    return text + (scope.write(to.second, "pred", "emu_p != 0", op) if isinstance(to, Pair) else "") + "} "
+    return f"{{ int emu_p; const uint32_t emu_v = __match_all_sync({arguments}, &emu_p); " + _write_pair(scope, op, to)
 
 
 def _reduce(scope: PtxScope, op: Instruction) -> str:
     need(op, 3)
     names = {"add", "min", "max", "and", "or", "xor"}
     accept(op, {"sync", *names, "u32", "s32", "b32"})
-    name = next((word for word in modifiers(op) if word in names), None)
-    if name is None:
-        raise refuse(op)
-    type_ = last_type(op)
+    name, type_ = choice(op, names), last_type(op)
     to, value, mask = op.operands
     return scope.write(to, type_, f"__reduce_{name}_sync({scope.read(mask, 'b32', op)}, {scope.read(value, type_, op)})", op)
 
@@ -475,8 +475,8 @@ def _elect(scope: PtxScope, op: Instruction) -> str:
     to, mask = op.operands
     if not isinstance(to, Pair):
         raise refuse(op)
-    text = f"{{ const uint32_t emu_v = ::emu::ptx::emu_elect({scope.read(mask, 'b32', op)}); " + scope.write(to.first, "b32", "emu_v", op)
-    return text + scope.write(to.second, "pred", "emu_v == ::emu::lane()", op) + "} "
+    text = f"{{ const uint32_t emu_v = ::emu::ptx::emu_elect({scope.read(mask, 'b32', op)}); const bool emu_p = emu_v == ::emu::lane(); "
+    return text + _write_pair(scope, op, to)
 
 
 def _active_mask(scope: PtxScope, op: Instruction) -> str:
