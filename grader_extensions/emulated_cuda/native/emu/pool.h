@@ -1,4 +1,4 @@
-// The OS threads that share a grid's blocks.  They are made by the first launch of more than one block.
+// The OS threads that run blocks, and the blocks of a grid that they share.
 #pragma once
 
 #include <pthread.h>
@@ -66,81 +66,119 @@ inline unsigned worker_count() {
     return set && set < cores ? set : cores;
 }
 
-class Pool {
+// The OS threads that blocks run on, made once and kept.
+class Crew {
 public:
-    explicit Pool(unsigned size) : size_(size) {
-        for (unsigned i = 1; i < size; ++i) {
+    // False where the system gives no more threads.
+    bool reserve(unsigned count) {
+        while (members_ < count) {
+            auto* seat = new Seat{this, members_};
             pthread_t thread;
-            if (pthread_create(&thread, nullptr, &Pool::thread_main, this) != 0) break;
+            if (pthread_create(&thread, nullptr, &Crew::thread_main, seat) != 0) {
+                delete seat;
+                return false;
+            }
             pthread_detach(thread);
-            ++helpers_;
+            ++members_;
         }
+        return true;
     }
-    unsigned size() const { return size_; }
 
-    // The caller works too, then waits for those who still have a block in hand.
-    void run(Grid& grid) {
+    // Has members 0 to `count` - 1 call work(rank), each once, and waits for all of them.
+    template <class Work>
+    void run_all(unsigned count, Work& work) {
         pthread_mutex_lock(&mutex_);
-        grid_ = &grid;
-        ++generation_;
-        pthread_mutex_unlock(&mutex_);
-        pthread_cond_broadcast(&start_);
-        grid.work();
+        begin(count, work);
+        while (begun_ < count) pthread_cond_wait(&finish_, &mutex_);
+        end();
+    }
+    // The caller calls work() too, then waits for those who are still at it; who has not woken by then has nothing left to do.
+    template <class Work>
+    void run_some(unsigned count, Work& work) {
         pthread_mutex_lock(&mutex_);
-        grid_ = nullptr;  // who has not woken by now has nothing left to do
-        while (busy_ > 0) pthread_cond_wait(&finish_, &mutex_);
+        begin(count, work);
         pthread_mutex_unlock(&mutex_);
+        work(count);
+        pthread_mutex_lock(&mutex_);
+        end();
     }
 
 private:
-    static void* thread_main(void* pool) {
-        static_cast<Pool*>(pool)->serve();
+    struct Seat {
+        Crew* crew;
+        unsigned rank;
+    };
+    template <class Work>
+    void begin(unsigned count, Work& work) {
+        work_ = [](void* opaque, unsigned rank) { (*static_cast<Work*>(opaque))(rank); };
+        opaque_ = &work;
+        wanted_ = count;
+        begun_ = 0;
+        ++generation_;
+        pthread_cond_broadcast(&start_);
+    }
+    void end() {
+        wanted_ = 0;
+        while (busy_ > 0) pthread_cond_wait(&finish_, &mutex_);
+        pthread_mutex_unlock(&mutex_);
+    }
+    static void* thread_main(void* opaque) {
+        Seat seat = *static_cast<Seat*>(opaque);
+        delete static_cast<Seat*>(opaque);
+        seat.crew->serve(seat.rank);
         return nullptr;
     }
-
-    void serve() {
+    void serve(unsigned rank) {
         uint64_t seen = 0;
         pthread_mutex_lock(&mutex_);
         for (;;) {
-            while (generation_ == seen || !grid_) pthread_cond_wait(&start_, &mutex_);
+            while (generation_ == seen || rank >= wanted_) pthread_cond_wait(&start_, &mutex_);
             seen = generation_;
-            Grid* grid = grid_;
+            ++begun_;
             ++busy_;
             pthread_mutex_unlock(&mutex_);
-            grid->work();
+            work_(opaque_, rank);
             pthread_mutex_lock(&mutex_);
             if (--busy_ == 0) pthread_cond_signal(&finish_);
         }
     }
 
-    unsigned size_, helpers_ = 0, busy_ = 0;
+    unsigned members_ = 0, wanted_ = 0, begun_ = 0, busy_ = 0;
     uint64_t generation_ = 0;
-    Grid* grid_ = nullptr;
+    void (*work_)(void* opaque, unsigned rank) = nullptr;
+    void* opaque_ = nullptr;
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t start_ = PTHREAD_COND_INITIALIZER, finish_ = PTHREAD_COND_INITIALIZER;
 };
 
-inline pthread_mutex_t pool_mutex = PTHREAD_MUTEX_INITIALIZER;
+// After a fork the child has none of its parent's threads, so a crew belongs to a process id.
+struct CrewOfProcess {
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pid_t owner = 0;
+    Crew* crew = nullptr;
 
-// After a fork the child has none of its parent's threads, so the pool belongs to a process id.
-inline Pool& pool() {
-    static Pool* current = nullptr;
-    static pid_t owner = 0;
-    if (!current || owner != getpid()) {
-        owner = getpid();
-        current = new Pool(worker_count());
+    Crew& get() {
+        if (owner != getpid()) {
+            owner = getpid();
+            crew = new Crew;
+        }
+        return *crew;
     }
-    return *current;
-}
+};
+inline CrewOfProcess grid_crew, team_crew;  // two, for a team may have hundreds of threads, and each launch wakes a whole crew
 
 // Runs every block of the launch; returns the error that ended it early, or 0.
 inline int run_grid(const Launch& launch) {
+    static const unsigned workers = worker_count();
     // A second host thread that launches at the same time does its own work.
-    bool shared = launch.blocks() > 1 && pthread_mutex_trylock(&pool_mutex) == 0;
-    Grid grid(launch, shared ? pool().size() : 1);
+    bool shared = launch.blocks() > 1 && pthread_mutex_trylock(&grid_crew.mutex) == 0;
+    Grid grid(launch, shared ? workers : 1);
     if (shared) {
-        pool().run(grid);
-        pthread_mutex_unlock(&pool_mutex);
+        auto work = [&](unsigned) { grid.work(); };
+        Crew& crew = grid_crew.get();
+        crew.reserve(workers - 1);
+        crew.run_some(workers - 1, work);
+        pthread_mutex_unlock(&grid_crew.mutex);
     } else {
         grid.work();
     }

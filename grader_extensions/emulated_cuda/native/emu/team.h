@@ -1,5 +1,5 @@
 // Blocks that run at the same time, because they wait for each other: those of a cooperative grid, or of a cluster.  Each has an OS thread
-// of its own, and so a worker and its shared memory; these threads are made once and kept.
+// of its own, and so a worker and its shared memory.
 #pragma once
 
 #include "pool.h"
@@ -43,13 +43,13 @@ struct Team {
         return {across * c.x + rank % c.x, down * c.y + rank / c.x % c.y, deep * c.z + rank / c.x / c.y};
     }
 
-    void work(unsigned rank);
+    void operator()(unsigned rank);
 };
 
 inline EMU_THREAD_LOCAL Team* team = nullptr;
 inline EMU_THREAD_LOCAL unsigned team_rank = 0;
 
-inline void Team::work(unsigned rank) {
+inline void Team::operator()(unsigned rank) {
     Worker& self = this_worker();
     workers[rank] = &self;
     team = this;
@@ -69,91 +69,19 @@ inline void Team::work(unsigned rank) {
     team = nullptr;
 }
 
-// The OS threads of teams.
-class Crew {
-public:
-    // False where the system gives no more threads.
-    bool reserve(unsigned count) {
-        while (members_ < count) {
-            auto* seat = new Seat{this, members_};
-            pthread_t thread;
-            if (pthread_create(&thread, nullptr, &Crew::thread_main, seat) != 0) {
-                delete seat;
-                return false;
-            }
-            pthread_detach(thread);
-            ++members_;
-        }
-        return true;
-    }
-    void run(Team& work) {
-        pthread_mutex_lock(&mutex_);
-        team_ = &work;
-        busy_ = work.size;
-        ++generation_;
-        pthread_cond_broadcast(&start_);
-        while (busy_ > 0) pthread_cond_wait(&finish_, &mutex_);
-        team_ = nullptr;
-        pthread_mutex_unlock(&mutex_);
-    }
-
-private:
-    struct Seat {
-        Crew* crew;
-        unsigned rank;
-    };
-    static void* thread_main(void* opaque) {
-        Seat seat = *static_cast<Seat*>(opaque);
-        delete static_cast<Seat*>(opaque);
-        seat.crew->serve(seat.rank);
-        return nullptr;
-    }
-    void serve(unsigned rank) {
-        uint64_t seen = 0;
-        pthread_mutex_lock(&mutex_);
-        for (;;) {
-            while (generation_ == seen || !team_) pthread_cond_wait(&start_, &mutex_);
-            seen = generation_;
-            if (rank >= team_->size) continue;
-            Team* current = team_;
-            pthread_mutex_unlock(&mutex_);
-            current->work(rank);
-            pthread_mutex_lock(&mutex_);
-            if (--busy_ == 0) pthread_cond_signal(&finish_);
-        }
-    }
-
-    unsigned members_ = 0, busy_ = 0;
-    uint64_t generation_ = 0;
-    Team* team_ = nullptr;
-    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-    pthread_cond_t start_ = PTHREAD_COND_INITIALIZER, finish_ = PTHREAD_COND_INITIALIZER;
-};
-
-inline pthread_mutex_t crew_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-inline Crew& crew() {
-    static Crew* current = nullptr;
-    static pid_t owner = 0;
-    if (!current || owner != getpid()) {
-        owner = getpid();
-        current = new Crew;
-    }
-    return *current;
-}
-
 // Runs the launch with `size` blocks at a time; returns the error that ended it early, or 0.
 inline int run_team(const Launch& launch, unsigned size, bool whole_grid) {
-    pthread_mutex_lock(&crew_mutex);
+    pthread_mutex_lock(&team_crew.mutex);
+    Crew& crew = team_crew.get();
     int result = 720;
-    if (crew().reserve(size)) {
+    if (crew.reserve(size)) {
         Team work{launch, size, whole_grid, launch.blocks() / size};
         pthread_barrier_init(&work.between, nullptr, size);
-        crew().run(work);
+        crew.run_all(size, work);
         pthread_barrier_destroy(&work.between);
         result = work.failure;
     }
-    pthread_mutex_unlock(&crew_mutex);
+    pthread_mutex_unlock(&team_crew.mutex);
     return result;
 }
 
