@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "emu/fp8_bits.h"
+#include "emu/tensor/formats.h"
 
 inline __nv_fp8_storage_t __nv_cvt_double_to_fp8(double x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {
     return emu::encode_fp8(x, saturate, kind);

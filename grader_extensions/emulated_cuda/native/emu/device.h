@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "kernel_attributes.h"
-#include "cuda_array.h"
+#include "launch.h"
+#include "texture.h"
 
 struct cudaDeviceProp {
     char name[256];

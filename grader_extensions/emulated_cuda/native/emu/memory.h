@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include "fault.h"
 #include "stream.h"
 
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };

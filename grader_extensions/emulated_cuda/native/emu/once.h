@@ -3,8 +3,7 @@
 #pragma once
 
 #include "launch.h"
-#include "pool.h"
-#include "team.h"
+#include "crew.h"
 
 #ifdef EMU_DEVICE_OBJECT
 // Weak: a source that has these functions itself, such as with other containers, comes first in the link and uses its own.
@@ -14,7 +13,7 @@
 #endif
 
 // What profile mode has called before and after each launch, with x, y, z of grid and block; nothing in any other mode. The runner finds it
-// by its name (sandbox/languages/launch_hook.py).
+// by its name (grader_extensions/modes/box/torch_profile.py).
 extern "C" {
 __attribute__((weak, used, visibility("default"))) void (*grader_launch_hook)(const char* kernel, const unsigned* sizes, size_t dynamic_bytes,
                                                                               int begins) = nullptr;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "block.h"
-#include "fault.h"
 
 namespace emu EMU_HIDDEN {
 

@@ -14,9 +14,6 @@
 
 #include <sys/mman.h>
 
-#include "../qualifiers.h"
-#include "libc.h"
-
 // What the sanitizer knows of every 4 bytes of device memory: who wrote and read it last, and which bytes exist and hold a value.
 // Shadow pages are made when their memory is first touched.  Nothing here is instrumented, and nothing allocates in a signal handler.
 // For what the compiler must not instrument: the hooks, and all that they call.

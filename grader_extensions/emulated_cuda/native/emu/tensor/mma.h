@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "../warp_registers.h"
-#include "fragments.h"
+#include "arithmetic.h"
 
 namespace emu EMU_HIDDEN {
 

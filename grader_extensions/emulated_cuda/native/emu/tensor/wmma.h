@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
-#include "fragments.h"
-#include "../shared.h"
+#include "arithmetic.h"
+#include "../intrinsics.h"
 #include "../warp_registers.h"
 
 // nvcuda::wmma's fragments: which exist, and how many elements they have.
