@@ -85,15 +85,9 @@ FEATURES = {
     **dict.fromkeys(("tex2Dgather", "cudaArrayTextureGather"), GATHER),
     "cudaResourceViewDesc": TEXTURE_VIEW,
     **dict.fromkeys(("textureReference", "cudaBindTexture", "cudaBindTexture2D", "cudaBindTextureToArray"), TEXTURE_REFERENCE),
-    "memcpy_async_tx": TMA,
-    "barrier_expect_tx": TMA,
-    "barrier_arrive_tx": TMA,
-    "barrier_native_handle": TMA,
-    "CUtensorMap": TMA,
-    "cuTensorMapEncodeTiled": TMA,
-    "__nv_fp8_e8m0": EXPONENTS,
-    "__nv_fp8x2_e8m0": EXPONENTS,
-    "__nv_fp8x4_e8m0": EXPONENTS,
+    **dict.fromkeys(("memcpy_async_tx", "barrier_expect_tx", "barrier_arrive_tx", "barrier_native_handle"), TMA),
+    **dict.fromkeys(("CUtensorMap", "cuTensorMapEncodeTiled"), TMA),
+    **dict.fromkeys(("__nv_fp8_e8m0", "__nv_fp8x2_e8m0", "__nv_fp8x4_e8m0"), EXPONENTS),
 }
 # Headers whose contents nothing here stands for.
 HEADERS = {

@@ -31,7 +31,6 @@ from sandbox.compilers.build_result import Unsupported
 from sandbox.compilers.cuda_tokens import Token
 
 CONSTRAINTS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64, "n": 64, "i": 64}
-CONSTANTS = ("n", "i")
 HEADER = "emu/ptx/ptx.h"
 PTX_OPCODE = re.compile(r"(?:^|[;{}:\n])\s*(?:@!?[%\w]+\s+)?(?:\.reg\s|[a-z]\w*\.[a-z])")
 
