@@ -84,13 +84,6 @@ uint64_t to_bits(const T& value) {
     return bits;
 }
 
-template <class T>
-T from_bits(uint64_t bits) {
-    T value;
-    memcpy(static_cast<void*>(&value), &bits, sizeof value);
-    return value;
-}
-
 EMU_INLINE uint64_t exchange(Collective operation, unsigned mask, uint64_t given, unsigned source_lane = 0) {
     worker->collect(operation, mask, given, source_lane);
     return worker->current().received;
@@ -98,7 +91,10 @@ EMU_INLINE uint64_t exchange(Collective operation, unsigned mask, uint64_t given
 
 template <class T>
 EMU_INLINE T shuffle(unsigned mask, const T& value, unsigned source_lane) {
-    return from_bits<T>(exchange(Collective::Shuffle, mask, to_bits(value), source_lane));
+    uint64_t bits = exchange(Collective::Shuffle, mask, to_bits(value), source_lane);
+    T received;
+    memcpy(static_cast<void*>(&received), &bits, sizeof received);
+    return received;
 }
 
 }  // namespace emu

@@ -102,13 +102,8 @@ struct TextureValue {
 // A fetch gives four words; integers narrower than those are cut, as the fetch instruction's users do.
 template <class Channel>
 EMU_INLINE Channel channel_of(uint32_t word) {
-    if constexpr (std::is_same_v<Channel, float>) {
-        float value;
-        memcpy(&value, &word, sizeof value);
-        return value;
-    } else {
-        return static_cast<Channel>(word);
-    }
+    if constexpr (std::is_same_v<Channel, float>) return __builtin_bit_cast(float, word);
+    else return static_cast<Channel>(word);
 }
 
 template <class Channel>
@@ -273,35 +268,26 @@ inline cudaError_t copy_box(CopyEnd to, CopyEnd from, size_t width_bytes, size_t
     return cudaSuccess;
 }
 
-inline cudaError_t copy_to_array(cudaArray_t handle, size_t x_bytes, size_t y, const void* from, size_t pitch, size_t width_bytes, size_t height,
-                                 cudaStream_t stream) {
+inline cudaError_t copy_2d(cudaArray_const_t handle, size_t x_bytes, size_t y, void* other, size_t pitch, size_t width_bytes, size_t height,
+                           bool to_array, cudaStream_t stream) {
     cudaArray array;
-    CopyEnd to;
+    CopyEnd start;
     if (!read_array(handle, &array)) return report(cudaErrorInvalidResourceHandle);
     if (width_bytes > pitch) return report(cudaErrorInvalidPitchValue);
-    if (!from || !box_in(array, x_bytes, y, 0, width_bytes, height, 1, &to)) return report(cudaErrorInvalidValue);
-    return copy_box(to, {static_cast<char*>(const_cast<void*>(from)), pitch, 0}, width_bytes, height, 1, stream);
-}
-
-inline cudaError_t copy_from_array(void* to, size_t pitch, cudaArray_const_t handle, size_t x_bytes, size_t y, size_t width_bytes, size_t height,
-                                   cudaStream_t stream) {
-    cudaArray array;
-    CopyEnd from;
-    if (!read_array(handle, &array)) return report(cudaErrorInvalidResourceHandle);
-    if (width_bytes > pitch) return report(cudaErrorInvalidPitchValue);
-    if (!to || !box_in(array, x_bytes, y, 0, width_bytes, height, 1, &from)) return report(cudaErrorInvalidValue);
-    return copy_box({static_cast<char*>(to), pitch, 0}, from, width_bytes, height, 1, stream);
+    if (!other || !box_in(array, x_bytes, y, 0, width_bytes, height, 1, &start)) return report(cudaErrorInvalidValue);
+    CopyEnd end{static_cast<char*>(other), pitch, 0};
+    return copy_box(to_array ? start : end, to_array ? end : start, width_bytes, height, 1, stream);
 }
 
 // The older copies, of bytes that go on in the next row.
-inline cudaError_t copy_through(cudaArray_const_t handle, size_t x_bytes, size_t y, void* other, size_t bytes, bool to_array, cudaStream_t stream) {
+inline cudaError_t copy_through(cudaArray_const_t handle, size_t x_bytes, size_t y, void* other, size_t bytes, bool to_array) {
     cudaArray array;
     CopyEnd start;
     if (!read_array(handle, &array)) return report(cudaErrorInvalidResourceHandle);
     if (!other || !box_in(array, x_bytes, y, 0, 0, 0, 1, &start)) return report(cudaErrorInvalidValue);
     if (bytes > array.row_bytes() * array.rows() - static_cast<size_t>(start.start - array.memory)) return report(cudaErrorInvalidValue);
     CopyEnd end{static_cast<char*>(other), 0, 0};
-    return to_array ? copy_box(start, end, bytes, 1, 1, stream) : copy_box(end, start, bytes, 1, 1, stream);
+    return copy_box(to_array ? start : end, to_array ? end : start, bytes, 1, 1, nullptr);
 }
 
 // An end of cudaMemcpy3D: positions and widths are in texels for an array, in bytes for other memory.
@@ -357,30 +343,21 @@ inline cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc* desc, cudaArray_con
     return desc ? cudaArrayGetInfo(desc, nullptr, nullptr, const_cast<cudaArray_t>(array)) : emu::report(cudaErrorInvalidValue);
 }
 
-inline cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x_bytes, size_t y, const void* from, size_t pitch, size_t width_bytes, size_t height,
-                                            cudaMemcpyKind, cudaStream_t stream = nullptr) {
-    return emu::copy_to_array(to, x_bytes, y, from, pitch, width_bytes, height, stream);
-}
-inline cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x_bytes, size_t y, const void* from, size_t pitch, size_t width_bytes, size_t height,
-                                       cudaMemcpyKind) {
-    return emu::copy_to_array(to, x_bytes, y, from, pitch, width_bytes, height, nullptr);
-}
-inline cudaError_t cudaMemcpy2DFromArrayAsync(void* to, size_t pitch, cudaArray_const_t from, size_t x_bytes, size_t y, size_t width_bytes, size_t height,
-                                              cudaMemcpyKind, cudaStream_t stream = nullptr) {
-    return emu::copy_from_array(to, pitch, from, x_bytes, y, width_bytes, height, stream);
-}
-inline cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch, cudaArray_const_t from, size_t x_bytes, size_t y, size_t width_bytes, size_t height,
-                                         cudaMemcpyKind) {
-    return emu::copy_from_array(to, pitch, from, x_bytes, y, width_bytes, height, nullptr);
-}
+EMU_ALSO_ASYNC(cudaMemcpy2DToArray,
+               (cudaArray_t to, size_t x_bytes, size_t y, const void* from, size_t pitch, size_t width_bytes, size_t height, cudaMemcpyKind),
+               copy_2d(to, x_bytes, y, const_cast<void*>(from), pitch, width_bytes, height, true, stream))
+EMU_ALSO_ASYNC(cudaMemcpy2DFromArray,
+               (void* to, size_t pitch, cudaArray_const_t from, size_t x_bytes, size_t y, size_t width_bytes, size_t height, cudaMemcpyKind),
+               copy_2d(from, x_bytes, y, to, pitch, width_bytes, height, false, stream))
+EMU_ALSO_ASYNC(cudaMemcpy3D, (const cudaMemcpy3DParms* how), copy_3d(how, stream))
+#undef EMU_ALSO_ASYNC
+#undef EMU_UNPACK
 inline cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x_bytes, size_t y, const void* from, size_t bytes, cudaMemcpyKind) {
-    return emu::copy_through(to, x_bytes, y, const_cast<void*>(from), bytes, true, nullptr);
+    return emu::copy_through(to, x_bytes, y, const_cast<void*>(from), bytes, true);
 }
 inline cudaError_t cudaMemcpyFromArray(void* to, cudaArray_const_t from, size_t x_bytes, size_t y, size_t bytes, cudaMemcpyKind) {
-    return emu::copy_through(from, x_bytes, y, to, bytes, false, nullptr);
+    return emu::copy_through(from, x_bytes, y, to, bytes, false);
 }
-inline cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* how, cudaStream_t stream = nullptr) { return emu::copy_3d(how, stream); }
-inline cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* how) { return emu::copy_3d(how, nullptr); }
 
 // Texture objects: which resource each reads, and how.
 namespace emu EMU_HIDDEN {

@@ -2,7 +2,7 @@
 // The translator (grader_extensions/emulated_cuda/ptx_translation.py) writes calls of the functions whose names begin with emu_.
 #pragma once
 
-#include <math.h>
+#include <cmath>
 #include <stdint.h>
 #include <string.h>
 #include <type_traits>
@@ -53,9 +53,7 @@ inline void emu_undefined(bool& value) { value = false; }
 template <class Bits, class T>
 inline Bits emu_in(T value) {
     if constexpr (sizeof(T) == sizeof(Bits)) {
-        Bits bits;
-        memcpy(&bits, &value, sizeof bits);
-        return bits;
+        return __builtin_bit_cast(Bits, value);
     } else {
         static_assert(std::is_integral_v<T> || std::is_enum_v<T>, "the size of an asm operand does not fit its constraint");
         static_assert(sizeof(T) < sizeof(Bits), "the size of an asm operand does not fit its constraint");
@@ -69,6 +67,7 @@ inline void emu_out(T& to, Bits bits) {
     memcpy(static_cast<void*>(&to), &bits, sizeof to);
 }
 
+// The low bytes of a register.
 template <class T, class Bits>
 inline T emu_read(Bits bits) {
     T value;
@@ -329,68 +328,48 @@ inline constexpr bool is_short_kind = is_short<T> || is_pair<T>;
 template <class T>
 inline Unsigned<T> as_unsigned(T value) { return static_cast<Unsigned<T>>(value); }
 
+// An operation on floats: `exact` on doubles is exact, or rounded to odd; `near` rounds to the nearest.
+template <unsigned flags, class T, class Exact, class Near, class... Rest>
+inline T by_rounding(Exact exact, Near near, T a, Rest... rest) {
+    if constexpr (is_short_kind<T>) return by_double<flags>(exact, a, rest...);
+    else if constexpr (std::is_same_v<T, double>) return near(a, rest...);
+    else if constexpr ((flags & (Rz | Rm | Rp)) != 0)
+        return finished<flags>(to_float<flags>(exact(static_cast<double>(input<flags>(a)), static_cast<double>(input<flags>(rest))...)));
+    else return finished<flags>(near(input<flags>(a), input<flags>(rest)...));
+}
+
 template <class T, unsigned flags>
 inline T emu_add(T a, T b) {
-    if constexpr (std::is_same_v<T, float>) {
-        a = input<flags>(a), b = input<flags>(b);
-        if constexpr (flags & (Rz | Rm | Rp)) return finished<flags>(to_float<flags>(add_to_odd(a, b)));
-        else return finished<flags>(a + b);
-    } else if constexpr (std::is_integral_v<T>) {
-        if constexpr ((flags & Sat) != 0) {
-            T sum;
-            return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max()) : sum;
-        }
-        return static_cast<T>(as_unsigned(a) + as_unsigned(b));
-    } else if constexpr (is_short_kind<T>) {
-        return by_double<flags>([](double x, double y) { return add_to_odd(x, y); }, a, b);
+    if constexpr (!std::is_integral_v<T>) {
+        return by_rounding<flags>([](double x, double y) { return add_to_odd(x, y); }, [](auto x, auto y) { return x + y; }, a, b);
     } else {
-        return a + b;
+        T sum;
+        bool overflows = __builtin_add_overflow(a, b, &sum);
+        return (flags & Sat) && overflows ? (a < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max()) : sum;
     }
 }
 
 template <class T, unsigned flags>
 inline T emu_sub(T a, T b) {
-    if constexpr (std::is_same_v<T, float>) {
-        return emu_add<float, flags>(a, -b);
-    } else if constexpr (std::is_integral_v<T>) {
-        if constexpr ((flags & Sat) != 0) {
-            T rest;
-            return __builtin_sub_overflow(a, b, &rest) ? (a < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max()) : rest;
-        }
-        return static_cast<T>(as_unsigned(a) - as_unsigned(b));
-    } else if constexpr (is_short_kind<T>) {
-        return by_double<flags>([](double x, double y) { return add_to_odd(x, -y); }, a, b);
+    if constexpr (!std::is_integral_v<T>) {
+        return by_rounding<flags>([](double x, double y) { return add_to_odd(x, -y); }, [](auto x, auto y) { return x - y; }, a, b);
     } else {
-        return a - b;
+        T rest;
+        bool overflows = __builtin_sub_overflow(a, b, &rest);
+        return (flags & Sat) && overflows ? (a < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max()) : rest;
     }
 }
 
 template <class T, unsigned flags>
 inline T emu_mul(T a, T b) {
-    if constexpr (std::is_same_v<T, float>) {
-        a = input<flags>(a), b = input<flags>(b);
-        if constexpr (flags & (Rz | Rm | Rp)) return finished<flags>(to_float<flags>(static_cast<double>(a) * b));
-        else return finished<flags>(a * b);
-    } else if constexpr (std::is_integral_v<T>) {
-        return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-    } else if constexpr (is_short_kind<T>) {
-        return by_double<flags>([](double x, double y) { return x * y; }, a, b);
-    } else {
-        return a * b;
-    }
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    else return by_rounding<flags>([](double x, double y) { return x * y; }, [](auto x, auto y) { return x * y; }, a, b);
 }
 
 template <class T, unsigned flags>
 inline T emu_fma(T a, T b, T c) {
-    if constexpr (std::is_same_v<T, float>) {
-        a = input<flags>(a), b = input<flags>(b), c = input<flags>(c);
-        if constexpr (flags & (Rz | Rm | Rp)) return finished<flags>(to_float<flags>(add_to_odd(static_cast<double>(a) * b, c)));
-        else return finished<flags>(fmaf(a, b, c));
-    } else if constexpr (is_short_kind<T>) {
-        return by_double<flags>([](double x, double y, double z) { return add_to_odd(x * y, z); }, a, b, c);
-    } else {
-        return fma(a, b, c);
-    }
+    return by_rounding<flags>([](double x, double y, double z) { return add_to_odd(x * y, z); },
+                              [](auto x, auto y, auto z) { return std::fma(x, y, z); }, a, b, c);
 }
 
 template <class T, unsigned flags>

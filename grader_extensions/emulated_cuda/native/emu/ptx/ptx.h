@@ -40,43 +40,30 @@ inline void emu_load_ordered(T (&to)[count], char* from) {
     using Bits = typename BitsOf<T>::type;
     auto* bits = reinterpret_cast<Bits*>(emu_aligned<T, count>(from));
     count_atomic();
-    for (unsigned at = 0; at < count; ++at) {
-        Bits value = __atomic_load_n(bits + at, __ATOMIC_SEQ_CST);
-        memcpy(static_cast<void*>(&to[at]), &value, sizeof value);
-    }
+    for (unsigned at = 0; at < count; ++at) to[at] = __builtin_bit_cast(T, __atomic_load_n(bits + at, __ATOMIC_SEQ_CST));
 }
 template <class T, unsigned count>
 inline void emu_store_ordered(char* to, const T (&from)[count]) {
     using Bits = typename BitsOf<T>::type;
     auto* bits = reinterpret_cast<Bits*>(emu_aligned<T, count>(to));
-    for (unsigned at = 0; at < count; ++at) {
-        Bits value;
-        memcpy(&value, &from[at], sizeof value);
-        __atomic_store_n(bits + at, value, EMU_SWAP_ORDER);
-    }
+    for (unsigned at = 0; at < count; ++at) __atomic_store_n(bits + at, __builtin_bit_cast(Bits, from[at]), EMU_SWAP_ORDER);
 }
 
-template <class T, class Function>
-inline T updated(T* address, Function next) {
-    count_atomic();
-    return update(address, next);
-}
-template <class T>
-inline T emu_atomic_add(T* address, T value) { return updated(address, [value](T old) { return emu_add<T, 0>(old, value); }); }
-template <class T>
-inline T emu_atomic_min(T* address, T value) { return updated(address, [value](T old) { return emu_minimum<T, 0>(old, value); }); }
-template <class T>
-inline T emu_atomic_max(T* address, T value) { return updated(address, [value](T old) { return emu_maximum<T, 0>(old, value); }); }
-template <class T>
-inline T emu_atomic_and(T* address, T value) { return updated(address, [value](T old) { return static_cast<T>(old & value); }); }
-template <class T>
-inline T emu_atomic_or(T* address, T value) { return updated(address, [value](T old) { return static_cast<T>(old | value); }); }
-template <class T>
-inline T emu_atomic_xor(T* address, T value) { return updated(address, [value](T old) { return static_cast<T>(old ^ value); }); }
-template <class T>
-inline T emu_atomic_inc(T* address, T limit) { return updated(address, [limit](T old) { return old >= limit ? T{0} : old + 1; }); }
-template <class T>
-inline T emu_atomic_dec(T* address, T limit) { return updated(address, [limit](T old) { return old == 0 || old > limit ? limit : old - 1; }); }
+#define EMU_PTX_ATOMIC(name, next)                                     \
+    template <class T>                                                 \
+    inline T emu_atomic_##name(T* address, T value) {                  \
+        count_atomic();                                                \
+        return update(address, [value](T old) -> T { return next; });  \
+    }
+EMU_PTX_ATOMIC(add, (emu_add<T, 0>(old, value)))
+EMU_PTX_ATOMIC(min, (emu_minimum<T, 0>(old, value)))
+EMU_PTX_ATOMIC(max, (emu_maximum<T, 0>(old, value)))
+EMU_PTX_ATOMIC(and, static_cast<T>(old & value))
+EMU_PTX_ATOMIC(or, static_cast<T>(old | value))
+EMU_PTX_ATOMIC(xor, static_cast<T>(old ^ value))
+EMU_PTX_ATOMIC(inc, old >= value ? T{0} : old + 1)
+EMU_PTX_ATOMIC(dec, old == 0 || old > value ? value : old - 1)
+#undef EMU_PTX_ATOMIC
 template <class T>
 inline T emu_atomic_exch(T* address, T value) { return exchange_value(address, value); }
 template <class T>
