@@ -180,29 +180,27 @@ def _convert(scope: PtxScope, op: Instruction) -> str:
         raise refuse(op)
     flags = sum(FLAGS[word] for word in words if word in FLAGS) + sum(ROUNDING[word] + INTEGER_ROUNDING for word in rounding)
     to, source = types
-    if to in ("f16x2", "bf16x2", "e4m3x2", "e5m2x2") and source == "f32":
-        need(op, 3)
-        a, b = (scope.read(item, "f32", op) for item in op.operands[1:])
-        kind = TYPES[to][0] if to in TYPES else f"::emu::ptx::{to[:4].capitalize()}"
-        result = "b16" if to in NARROW else to
-        return scope.write(op.operands[0], result, f"::emu::ptx::emu_convert_two<{kind}, {flags}>({a}, {b})", op)
-    need(op, 2)
-    if to in ("e4m3x2", "e5m2x2") and source == "f16x2":
-        value = f"::emu::ptx::emu_pack_fp8<::emu::ptx::{to[:4].capitalize()}, {flags}>({scope.read(op.operands[1], source, op)})"
-        return scope.write(op.operands[0], "b16", value, op)
-    if source in ("e4m3x2", "e5m2x2") and to == "f16x2":
-        value = f"::emu::ptx::emu_unpack_fp8<::emu::ptx::{source[:4].capitalize()}, {flags}>({scope.read(op.operands[1], 'b16', op)})"
-        return scope.write(op.operands[0], to, value, op)
-    if to == "tf32" and source == "f32":
-        return scope.write(op.operands[0], "b32", f"::emu::ptx::emu_to_tf32<{flags}>({scope.read(op.operands[1], 'f32', op)})", op)
-    if (
-        {to, source} & {*NARROW, "f16x2", "bf16x2", "pred"}
-        or any(item[0] == "b" and item != "bf16" for item in types)
-        or FLAGS["rna"] & flags
-    ):
+    fp8, pairs = ("e4m3x2", "e5m2x2"), ("f16x2", "bf16x2")
+    if source == "f32" and to in (*fp8, *pairs):
+        function = f"convert_two<{_kind(to)}, "
+    elif source == "f16x2" and to in fp8:
+        function = f"pack_fp8<{_kind(to)}, "
+    elif source in fp8 and to == "f16x2":
+        function = f"unpack_fp8<{_kind(source)}, "
+    elif (to, source) == ("tf32", "f32"):
+        function = "to_tf32<"
+    elif {to, source} & {*NARROW, *pairs, "pred"} or any(item[0] == "b" and item != "bf16" for item in types) or FLAGS["rna"] & flags:
         raise refuse(op)
-    value = f"::emu::ptx::emu_convert<{TYPES[to][0]}, {TYPES[source][0]}, {flags}>({scope.read(op.operands[1], source, op)})"
-    return scope.write(op.operands[0], to, value, op)
+    else:
+        function = f"convert<{_kind(to)}, {_kind(source)}, "
+    need(op, 3 if function.startswith("convert_two") else 2)
+    read = ", ".join(scope.read(item, source, op) for item in op.operands[1:])
+    return scope.write(op.operands[0], to, f"::emu::ptx::emu_{function}{flags}>({read})", op)
+
+
+def _kind(type_: str) -> str:
+    """The C++ type by which a conversion names one of PTX."""
+    return f"::emu::ptx::{type_[:4].capitalize()}" if type_ in NARROW else TYPES[type_][0]
 
 
 def _convert_packed(scope: PtxScope, op: Instruction) -> str:

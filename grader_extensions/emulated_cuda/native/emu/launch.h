@@ -72,32 +72,25 @@ struct cudaFuncAttributes {
     int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes, preferredShmemCarveout;
 };
 
-inline cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
+// A kernel is given as a function or as its address.
+template <class Function>
+cudaError_t cudaFuncSetAttribute(Function* function, cudaFuncAttribute attribute, int value) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     if (value < 0 || static_cast<size_t>(value) > emu::max_shared_bytes) return emu::report(cudaErrorInvalidValue);
-    emu::attributes_of(function).dynamic_shared_bytes = static_cast<size_t>(value);
+    emu::attributes_of(reinterpret_cast<const void*>(function)).dynamic_shared_bytes = static_cast<size_t>(value);
     emu::any_shared_limit_raised = true;
     return cudaSuccess;
 }
-inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
-    *out = {0, 0, 0, 1024, 32, 90, 90, 0, static_cast<int>(emu::attributes_of(function).dynamic_shared_bytes), -1};
+template <class Function>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, Function* function) {
+    const emu::KernelAttributes& attributes = emu::attributes_of(reinterpret_cast<const void*>(function));
+    *out = {0, 0, 0, 1024, 32, 90, 90, 0, static_cast<int>(attributes.dynamic_shared_bytes), -1};
     return cudaSuccess;
 }
-inline cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return cudaSuccess; }
-inline cudaError_t cudaFuncSetSharedMemConfig(const void*, cudaSharedMemConfig) { return cudaSuccess; }
-
-template <class R, class... P>
-cudaError_t cudaFuncSetAttribute(R (*function)(P...), cudaFuncAttribute attribute, int value) {
-    return cudaFuncSetAttribute(reinterpret_cast<const void*>(function), attribute, value);
-}
-template <class R, class... P>
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, R (*function)(P...)) {
-    return cudaFuncGetAttributes(out, reinterpret_cast<const void*>(function));
-}
-template <class R, class... P>
-cudaError_t cudaFuncSetCacheConfig(R (*)(P...), cudaFuncCache) { return cudaSuccess; }
-template <class R, class... P>
-cudaError_t cudaFuncSetSharedMemConfig(R (*)(P...), cudaSharedMemConfig) { return cudaSuccess; }
+template <class Function>
+cudaError_t cudaFuncSetCacheConfig(Function*, cudaFuncCache) { return cudaSuccess; }
+template <class Function>
+cudaError_t cudaFuncSetSharedMemConfig(Function*, cudaSharedMemConfig) { return cudaSuccess; }
 
 #define EMU_NAME(...) #__VA_ARGS__
 
@@ -149,9 +142,9 @@ Kernel<Body> emu_kernel(const char* name, Body body) { return {name, body}; }
 
 // cudaLaunchKernel hands arguments over as addresses; the kernel's own type says what lies there.
 template <class... P, size_t... I>
-void call_with(void (*function)(P...), void** args, const Configured<void (*)(P...)>& launch, std::index_sequence<I...>) {
-    (void)function;
+cudaError_t launch_with(void** args, const Configured<void (*)(P...)>& launch, std::index_sequence<I...>) {
     launch(*static_cast<std::remove_cv_t<P>*>(args[I])...);
+    return cudaPeekAtLastError();
 }
 
 }  // namespace emu
@@ -159,8 +152,7 @@ void call_with(void (*function)(P...), void** args, const Configured<void (*)(P.
 template <class... P>
 cudaError_t cudaLaunchKernel(void (*function)(P...), dim3 grid, dim3 block, void** args, size_t dynamic_bytes = 0, cudaStream_t stream = nullptr) {
     emu::Kernel<void (*)(P...)> kernel{"a kernel launched by cudaLaunchKernel", function};
-    emu::call_with(function, args, kernel.emu_on(grid, block, dynamic_bytes, stream), std::index_sequence_for<P...>{});
-    return cudaPeekAtLastError();
+    return emu::launch_with(args, kernel.emu_on(grid, block, dynamic_bytes, stream), std::index_sequence_for<P...>{});
 }
 
 template <class... P>
@@ -169,8 +161,7 @@ cudaError_t cudaLaunchCooperativeKernel(void (*function)(P...), dim3 grid, dim3 
     emu::Kernel<void (*)(P...)> kernel{"a kernel launched by cudaLaunchCooperativeKernel", function};
     emu::Configured<void (*)(P...)> launch = kernel.emu_on(grid, block, dynamic_bytes, stream);
     launch.cooperative = true;
-    emu::call_with(function, args, launch, std::index_sequence_for<P...>{});
-    return cudaPeekAtLastError();
+    return emu::launch_with(args, launch, std::index_sequence_for<P...>{});
 }
 
 enum cudaLaunchAttributeID {
