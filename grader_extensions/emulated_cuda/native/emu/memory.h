@@ -94,7 +94,7 @@ inline cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind
     if (bytes && (!to || !from)) return report(cudaErrorInvalidValue);
     enqueue(stream, [=] {
         if (bytes) memmove(to, from, bytes);
-        EMU_TELL(host_wrote(to, bytes));
+        EMU_TELL(mark_initialised(to, bytes));
     });
     return cudaSuccess;
 }
@@ -112,7 +112,7 @@ inline cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream =
     if (bytes && !to) return report(cudaErrorInvalidValue);
     enqueue(stream, [=] {
         if (bytes) memset(to, value, bytes);
-        EMU_TELL(host_wrote(to, bytes));
+        EMU_TELL(mark_initialised(to, bytes));
     });
     return cudaSuccess;
 }

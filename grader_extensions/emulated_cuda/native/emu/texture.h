@@ -262,7 +262,7 @@ inline cudaError_t copy_box(CopyEnd to, CopyEnd from, size_t width_bytes, size_t
             for (size_t row = 0; row < height; ++row) {
                 char* target = to.start + slice * to.slice_bytes + row * to.row_bytes;
                 memmove(target, from.start + slice * from.slice_bytes + row * from.row_bytes, width_bytes);
-                EMU_TELL(host_wrote(target, width_bytes));
+                EMU_TELL(mark_initialised(target, width_bytes));
             }
     });
     return cudaSuccess;

@@ -471,19 +471,13 @@ EMU_PTX_COMPARISON(num, a == a && b == b)
 EMU_PTX_COMPARISON(nan, a != a || b != b)
 #undef EMU_PTX_COMPARISON
 
-template <class T>
-inline bool emu_is_finite(T a) { return __builtin_isfinite(a); }
-template <class T>
-inline bool emu_is_infinite(T a) { return __builtin_isinf(a); }
-template <class T>
-inline bool emu_is_number(T a) { return a == a; }
-template <class T>
-inline bool emu_is_notanumber(T a) { return a != a; }
-template <class T>
-inline bool emu_is_normal(T a) { return __builtin_isnormal(a); }
-template <class T>
-inline bool emu_is_subnormal(T a) { return a != 0 && __builtin_isfinite(a) && !__builtin_isnormal(a); }
+EMU_PTX_FUNCTION bool emu_testp_finite(T a) { return __builtin_isfinite(a); }
+EMU_PTX_FUNCTION bool emu_testp_infinite(T a) { return __builtin_isinf(a); }
+EMU_PTX_FUNCTION bool emu_testp_number(T a) { return a == a; }
+EMU_PTX_FUNCTION bool emu_testp_notanumber(T a) { return a != a; }
+EMU_PTX_FUNCTION bool emu_testp_normal(T a) { return __builtin_isnormal(a); }
+EMU_PTX_FUNCTION bool emu_testp_subnormal(T a) { return a != 0 && __builtin_isfinite(a) && !__builtin_isnormal(a); }
+#undef EMU_PTX_FUNCTION
 
 }  // namespace ptx
 }  // namespace emu
-#undef EMU_PTX_FUNCTION

@@ -259,25 +259,20 @@ EMU_RAW inline __attribute__((always_inline)) void check_access(const volatile v
 #define EMU_HOOK extern "C" __attribute__((weak, used, visibility("hidden"), noinline)) EMU_RAW
 #define EMU_CODE __builtin_extract_return_addr(__builtin_return_address(0))
 
-#define EMU_ACCESS_HOOKS(bytes)                                                                                                        \
-    EMU_HOOK void __tsan_read##bytes(void* p) {                                                                                        \
-        check_access<bytes, false, Kind::Plain>(p, EMU_CODE);                                          \
-    }                                                                                                                                  \
-    EMU_HOOK void __tsan_write##bytes(void* p) {                                                                                       \
-        check_access<bytes, true, Kind::Plain>(p, EMU_CODE);                                           \
-    }                                                                                                                                  \
-    EMU_HOOK void __tsan_volatile_read##bytes(void* p) {                                                                               \
-        check_access<bytes, false, Kind::Volatile>(p, EMU_CODE);                                       \
-    }                                                                                                                                  \
-    EMU_HOOK void __tsan_volatile_write##bytes(void* p) {                                                                              \
-        check_access<bytes, true, Kind::Volatile>(p, EMU_CODE);                                        \
-    }
+#define EMU_ACCESS_HOOK(name, bytes, writes, kind) \
+    EMU_HOOK void __tsan_##name##bytes(void* p) { check_access<bytes, writes, Kind::kind>(p, EMU_CODE); }
+#define EMU_ACCESS_HOOKS(bytes)                           \
+    EMU_ACCESS_HOOK(read, bytes, false, Plain)            \
+    EMU_ACCESS_HOOK(write, bytes, true, Plain)            \
+    EMU_ACCESS_HOOK(volatile_read, bytes, false, Volatile) \
+    EMU_ACCESS_HOOK(volatile_write, bytes, true, Volatile)
 EMU_ACCESS_HOOKS(1)
 EMU_ACCESS_HOOKS(2)
 EMU_ACCESS_HOOKS(4)
 EMU_ACCESS_HOOKS(8)
 EMU_ACCESS_HOOKS(16)
 #undef EMU_ACCESS_HOOKS
+#undef EMU_ACCESS_HOOK
 
 EMU_RAW inline void access_range(const void* pointer, size_t bytes, const void* code, bool writes) {
     if (pending.waits) settle_pending();

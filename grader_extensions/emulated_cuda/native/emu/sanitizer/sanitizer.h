@@ -204,10 +204,6 @@ EMU_COLD inline void memory_allocated(const void* address, size_t bytes) {
 }
 EMU_COLD inline void memory_released(const void* address) { remove_region(reinterpret_cast<uintptr_t>(address)); }
 
-EMU_COLD inline void host_wrote(const void* address, size_t bytes) {
-    if (bytes) mark_initialised(address, bytes);
-}
-
 EMU_COLD inline void launch_begins() {
     prepare();
     if (pending.waits) settle_pending();

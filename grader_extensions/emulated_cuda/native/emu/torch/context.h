@@ -51,15 +51,6 @@ inline void device_synchronize() { cudaDeviceSynchronize(); }
 inline void stream_synchronize(cudaStream_t stream) { cudaStreamSynchronize(stream); }
 inline int warp_size() { return 32; }
 
-struct CUDAGuard {
-    explicit CUDAGuard(DeviceIndex) {}
-    explicit CUDAGuard(Device) {}
-    void set_device(Device) {}
-    void reset_device(Device) {}
-    void set_index(DeviceIndex) {}
-    Device original_device() const { return Device(kCPU); }
-    Device current_device() const { return Device(kCPU); }
-};
 struct OptionalCUDAGuard {
     OptionalCUDAGuard() = default;
     explicit OptionalCUDAGuard(std::optional<Device>) {}
@@ -68,6 +59,12 @@ struct OptionalCUDAGuard {
     void reset_device(Device) {}
     void set_index(DeviceIndex) {}
     void reset() {}
+};
+struct CUDAGuard : OptionalCUDAGuard {
+    explicit CUDAGuard(DeviceIndex) {}
+    explicit CUDAGuard(Device) {}
+    Device original_device() const { return Device(kCPU); }
+    Device current_device() const { return Device(kCPU); }
 };
 struct CUDAStreamGuard {
     explicit CUDAStreamGuard(CUDAStream) {}
