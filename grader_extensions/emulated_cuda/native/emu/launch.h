@@ -54,6 +54,12 @@ struct KernelAttributes {
 inline std::vector<KernelAttributes> kernel_attributes;
 inline bool any_shared_limit_raised = false;
 
+// How many blocks a multiprocessor holds, by their threads and their shared memory.
+inline unsigned blocks_at_once(unsigned threads, size_t dynamic_bytes) {
+    size_t by_memory = (max_shared_bytes + 1024) / (dynamic_bytes + 1024);
+    return static_cast<unsigned>(std::min(std::min(size_t{2048 / threads}, by_memory), size_t{32}));
+}
+
 size_t shared_limit_of(const Launch& launch);
 dim3 cluster_of(const Launch& launch);
 KernelAttributes& attributes_of(const void* function);

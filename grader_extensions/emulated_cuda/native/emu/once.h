@@ -81,9 +81,7 @@ inline cudaError_t check_launch(const Launch& launch) {
 
 // As many blocks as eight multiprocessors hold, by their threads and their shared memory.
 inline uint64_t most_cooperative_blocks(const Launch& launch) {
-    size_t by_threads = 2048 / launch.threads(), by_memory = (max_shared_bytes + 1024) / (launch.dynamic_bytes + 1024);
-    size_t each = by_threads < by_memory ? by_threads : by_memory;
-    return 8 * (each < 32 ? each : 32);
+    return uint64_t{8} * blocks_at_once(launch.threads(), launch.dynamic_bytes);
 }
 
 inline cudaError_t check_team(const Launch& launch) {

@@ -1,4 +1,5 @@
-// CUDA arrays, and texture objects over them and over linear memory.
+// CUDA arrays, and texture objects over them and over linear memory.  An array has rows without gaps between them, in device memory like any
+// other; a handle is used only if it is one of a living array.
 #pragma once
 
 #include <math.h>
@@ -7,7 +8,6 @@
 #include "memory.h"
 #include "short_float_bits.h"
 
-// CUDA arrays: rows without gaps between them, in device memory like any other.  A handle is used only if it is one of a living array.
 // The types of textures and of CUDA arrays, with the runtime's own values.
 enum cudaChannelFormatKind {
     cudaChannelFormatKindSigned = 0, cudaChannelFormatKindUnsigned = 1, cudaChannelFormatKindFloat = 2,

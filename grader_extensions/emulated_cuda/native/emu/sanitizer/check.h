@@ -207,32 +207,21 @@ EMU_COLD inline Memory memory_at(uintptr_t address) {
 
 inline constexpr uintptr_t near_bytes = uintptr_t{1} << 32;  // what is further away has nothing to do with an address
 
-EMU_COLD inline void write_out_of_bounds(Finding& finding, uintptr_t address, const char* what) {
+EMU_COLD inline void report_out_of_bounds(uintptr_t address, const char* what, uint32_t place) {
+    Finding* finding = enter("out_of_bounds", Severity::Error, place);
+    if (!finding) return;
     uintptr_t distance = 0;
     const Region* region = nearest_region(address, &distance);
     if (region && distance == 0) {  // it begins inside and runs over the end
         address = region->end;
         distance = 1;
     }
-    if (!region || distance > near_bytes) return finish(finding, "{0} %s where no memory is allocated", what);
+    if (!region || distance > near_bytes) return finish(*finding, "{0} %s where no memory is allocated", what);
     Memory memory = memory_of(region, address);
-    add_memory(finding, memory);
+    add_memory(*finding, memory);
     bool before = address < region->begin;
-    finish(finding, "{0} %s out of bounds, %zu bytes %s of %s", what, static_cast<size_t>(before ? distance : distance - 1),
+    finish(*finding, "{0} %s out of bounds, %zu bytes %s of %s", what, static_cast<size_t>(before ? distance : distance - 1),
            before ? "before the begin" : "behind the end", describe(memory).text);
-}
-
-EMU_COLD inline void report_out_of_bounds(uintptr_t address, unsigned bytes, bool writes, uint32_t place) {
-    Finding* finding = enter("out_of_bounds", Severity::Error, place);
-    if (!finding) return;
-    char what[40];
-    snprintf(what, sizeof what, "%s %u bytes", writes ? "writes" : "reads", bytes);
-    write_out_of_bounds(*finding, address, what);
-}
-
-EMU_COLD inline void report_fault(uintptr_t address, uint32_t place) {
-    Finding* finding = enter("out_of_bounds", Severity::Error, place);
-    if (finding) write_out_of_bounds(*finding, address, "reads or writes");
 }
 
 void suspect_barrier();
@@ -374,7 +363,11 @@ EMU_COLD inline bool check_reader(const Cell& cell, uintptr_t address, unsigned 
 EMU_COLD inline void bad_memory(const Cell& cell, uintptr_t address, uintptr_t cell_address, unsigned bytes, uint32_t mask, uint32_t who,
                                 bool writes) {
     uint32_t missing = mask & ~(cell.bits >> allocated_shift);
-    if (missing) return report_out_of_bounds(missing == mask && address < cell_address ? cell_address : address, bytes, writes, place_in(who));
+    if (missing) {
+        char what[40];
+        snprintf(what, sizeof what, "%s %u bytes", writes ? "writes" : "reads", bytes);
+        return report_out_of_bounds(missing == mask && address < cell_address ? cell_address : address, what, place_in(who));
+    }
     missing = mask & ~(cell.bits >> initialised_shift);
     if (!writes && missing) report_uninitialised(cell_address + static_cast<unsigned>(__builtin_ctz(missing)), place_in(who));
     if (writes && cell.bits & read_only) report_read_only(address, place_in(who));

@@ -288,7 +288,8 @@ EMU_COLD inline void faulted(const void* address, const void* code) {
     if (pending.waits) settle_pending();
     flush_counts();
     if (!code) return flush_findings();
-    report_fault(reinterpret_cast<uintptr_t>(address), place_of(code) + 1);  // the instruction itself, where others are what lies behind it
+    // The instruction itself, where others are what lies behind it.
+    report_out_of_bounds(reinterpret_cast<uintptr_t>(address), "reads or writes", place_of(code) + 1);
     flush_findings();
 }
 

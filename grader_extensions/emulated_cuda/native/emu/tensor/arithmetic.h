@@ -1,15 +1,14 @@
 // Products and sums of tensor cores, by Hopper's rule, and which element of which matrix a lane holds.
+//
+// Source: MMA-Sim (microsoft/MMA-Sim, MIT; arXiv 2511.10909), compared bit for bit with an H100.  The products are exact.  The
+// largest exponent is that of a product (the sum of the exponents of its factors) or of the addend; every term is cut
+// toward zero at 2^(largest - 25); their sum is exact, and is cut toward zero to fp32, or rounded to nearest even to fp16.
 #pragma once
 
 #include <math.h>
 
 #include "formats.h"
 
-// Products and sums of tensor cores, by Hopper's rule.  Knows tiles of numbers, not registers or lanes.
-//
-// Source: MMA-Sim (microsoft/MMA-Sim, MIT; arXiv 2511.10909), compared bit for bit with an H100.  The products are exact.  The
-// largest exponent is that of a product (the sum of the exponents of its factors) or of the addend; every term is cut
-// toward zero at 2^(largest - 25); their sum is exact, and is cut toward zero to fp32, or rounded to nearest even to fp16.
 namespace emu EMU_HIDDEN {
 
 inline constexpr int columns = 8;
