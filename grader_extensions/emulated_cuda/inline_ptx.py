@@ -284,10 +284,8 @@ class _TemplateReader:
     def _address(self) -> Address:
         terms = [self._simple()]
         while self.next.text in ("+", "-"):
-            if self._skip("+"):
-                terms.append(self._simple())
-            else:
-                terms.append(self._simple())  # the minus sign belongs to the number
+            self._skip("+")  # a minus sign belongs to the number
+            terms.append(self._simple())
         coordinates = self._skip(",")
         if coordinates:
             self._operand()

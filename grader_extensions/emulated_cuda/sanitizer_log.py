@@ -196,19 +196,9 @@ def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFin
         return f"line {line}" if path == first[0] else f"{path}:{line}"
 
     message = _PLACE.sub(named, record["message"])
-    return SanitizerFinding(
-        kind=record["kind"],
-        severity=record["severity"],
-        message=message[:1].upper() + message[1:],
-        path=first[0],
-        line=first[1],
-        other_path=second[0],
-        other_line=second[1],
-        memory=record["memory"],
-        block=record["block"],
-        thread=record["thread"],
-        count=record["count"],
-    )
+    same = {name: record[name] for name in ("kind", "severity", "memory", "block", "thread", "count")}
+    message = message[:1].upper() + message[1:]
+    return SanitizerFinding(message=message, path=first[0], line=first[1], other_path=second[0], other_line=second[1], **same)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,9 @@ inline constinit Barriers barriers{};
 
 EMU_RAW inline void reset_barriers() { emu_libc_memset(&barriers, 0, sizeof barriers); }
 
-struct Ranges {
-    char text[120];
-};
-
 // "0..15, 32..47" for the threads of the block that `chosen` names.
-EMU_COLD inline Ranges ranges_of(const bool* chosen) {
-    Ranges ranges{};
+EMU_COLD inline Words ranges_of(const bool* chosen) {
+    Words ranges{};
     unsigned size = worker->launch()->threads(), length = 0, count = 0;
     for (unsigned at = 0; at < size; ++at) {
         if (!chosen[at]) continue;

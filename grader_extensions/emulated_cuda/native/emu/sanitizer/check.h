@@ -187,7 +187,7 @@ EMU_COLD inline void add_memory(Finding& finding, const Memory& memory) {
 }
 
 struct Words {
-    char text[96];
+    char text[120];
 };
 EMU_COLD inline Words describe(const Memory& memory) {
     Words words;

@@ -294,30 +294,28 @@ EMU_COLD inline void faulted(const void* address, const void* code) {
 }
 
 struct FailedLaunch {
-    const void* code;  // of the launch that is being made
+    uint32_t place;
     const char* error;
-    bool unsupported;  // only by the sanitizer
 };
 inline constinit FailedLaunch failed_launch{};
+inline constinit const void* launch_code = nullptr;  // of the launch that is being made
 
-EMU_COLD inline void launch_here() { failed_launch.code = EMU_CODE; }
+EMU_COLD inline void launch_here() { launch_code = EMU_CODE; }
 
 EMU_COLD inline void report_failed_launch() {
     if (!launch_unchecked) return;
     launch_unchecked = false;
-    Finding* finding = enter("unchecked_launch", Severity::Error, place_of(failed_launch.code));
+    bool unsupported = strcmp(failed_launch.error, "cudaErrorNotSupported") == 0;  // by the sanitizer only
+    Finding* finding = enter("unchecked_launch", unsupported ? Severity::Info : Severity::Error, failed_launch.place);
     if (!finding) return;
-    if (!failed_launch.unsupported)
-        return finish(*finding, "the launch at {0} failed with %s, so the kernel did not run, and the host never asked", failed_launch.error);
-    finding->severity = Severity::Info;
-    finish(*finding, "the launch at {0} was not run: the sanitizer follows neither cooperative launches nor clusters");
+    if (unsupported) finish(*finding, "the launch at {0} was not run: the sanitizer follows neither cooperative launches nor clusters");
+    else finish(*finding, "the launch at {0} failed with %s, so the kernel did not run, and the host never asked", failed_launch.error);
 }
 
 EMU_COLD inline void launch_failed(const char* error) {
-    failed_launch.unsupported = strcmp(error, "cudaErrorNotSupported") == 0;
     prepare();
     report_failed_launch();
-    failed_launch.error = error;
+    failed_launch = {place_of(launch_code), error};
     launch_unchecked = true;
     report_unchecked = &report_failed_launch;
 }
