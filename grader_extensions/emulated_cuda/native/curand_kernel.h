@@ -196,15 +196,16 @@ inline float2 box_muller(unsigned x, unsigned y) {
     float radius = sqrtf(-2.0f * logf(uniform_float(x))), angle = static_cast<float>(y) * (0x1p-32f * turn) + 0x1p-33f * turn;
     return {sinf(angle) * radius, cosf(angle) * radius};
 }
-inline double2 box_muller_double(uint4 bits) {
-    double radius = sqrt(-2.0 * log(uniform_double(bits.x, bits.y))), angle = 2 * M_PI * uniform_double(bits.z, bits.w);
-    return {sin(angle) * radius, cos(angle) * radius};
-}
-
 template <class State>
-uint4 four_bits(State* state) {
+float2 box_muller(State* state) {
+    unsigned x = curand(state), y = curand(state);
+    return box_muller(x, y);
+}
+template <class State>
+double2 box_muller_double(State* state) {
     unsigned x = curand(state), y = curand(state), z = curand(state), w = curand(state);
-    return {x, y, z, w};
+    double radius = sqrt(-2.0 * log(uniform_double(x, y))), angle = 2 * M_PI * uniform_double(z, w);
+    return {sin(angle) * radius, cos(angle) * radius};
 }
 
 }  // namespace emu
@@ -217,39 +218,26 @@ inline double curand_uniform_double(curandStateXORWOW* state) {
 }
 // Of one number only, unlike XORWOW's.
 inline double curand_uniform_double(curandStatePhilox4_32_10* state) { return curand(state) * 0x1p-32 + 0x1p-32; }
-template <class State>
-float2 curand_normal2(State* state) {
-    unsigned x = curand(state), y = curand(state);
-    return emu::box_muller(x, y);
-}
-template <class State>
-double2 curand_normal2_double(State* state) { return emu::box_muller_double(emu::four_bits(state)); }
-template <class State>
-float2 curand_log_normal2(State* state, float mean, float deviation) {
-    float2 two = curand_normal2(state);
-    return {expf(mean + deviation * two.x), expf(mean + deviation * two.y)};
-}
-template <class State>
-double2 curand_log_normal2_double(State* state, double mean, double deviation) {
-    double2 two = curand_normal2_double(state);
-    return {exp(mean + deviation * two.x), exp(mean + deviation * two.y)};
-}
-template <class State>
-float curand_normal(State* state) {
-    return state->kept.next(emu::NormalKind::Normal, [&] { return curand_normal2(state); });
-}
-template <class State>
-double curand_normal_double(State* state) {
-    return state->kept_double.next(emu::NormalKind::Normal, [&] { return curand_normal2_double(state); });
-}
-template <class State>
-float curand_log_normal(State* state, float mean, float deviation) {
-    return state->kept.next(emu::NormalKind::LogNormal, [&] { return curand_log_normal2(state, mean, deviation); });
-}
-template <class State>
-double curand_log_normal_double(State* state, double mean, double deviation) {
-    return state->kept_double.next(emu::NormalKind::LogNormal, [&] { return curand_log_normal2_double(state, mean, deviation); });
-}
+#define EMU_NORMALS(suffix, T, kept_numbers, exponential, two_numbers)                                                    \
+    template <class State>                                                                                               \
+    T##2 curand_normal2##suffix(State* state) { return two_numbers; }                                                    \
+    template <class State>                                                                                               \
+    T##2 curand_log_normal2##suffix(State* state, T mean, T deviation) {                                                 \
+        T##2 two = curand_normal2##suffix(state);                                                                        \
+        return {exponential(mean + deviation * two.x), exponential(mean + deviation * two.y)};                           \
+    }                                                                                                                    \
+    template <class State>                                                                                               \
+    T curand_normal##suffix(State* state) {                                                                              \
+        return state->kept_numbers.next(emu::NormalKind::Normal, [&] { return curand_normal2##suffix(state); });         \
+    }                                                                                                                    \
+    template <class State>                                                                                               \
+    T curand_log_normal##suffix(State* state, T mean, T deviation) {                                                     \
+        auto draw = [&] { return curand_log_normal2##suffix(state, mean, deviation); };                                  \
+        return state->kept_numbers.next(emu::NormalKind::LogNormal, draw);                                               \
+    }
+EMU_NORMALS(, float, kept, expf, emu::box_muller(state))
+EMU_NORMALS(_double, double, kept_double, exp, emu::box_muller_double(state))
+#undef EMU_NORMALS
 inline float4 curand_uniform4(curandStatePhilox4_32_10* state) {
     uint4 x = curand4(state);
     return {emu::uniform_float(x.x), emu::uniform_float(x.y), emu::uniform_float(x.z), emu::uniform_float(x.w)};
