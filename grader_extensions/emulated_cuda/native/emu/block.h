@@ -202,6 +202,15 @@ public:
     bool could_take_block() const { return could_take_block_; }
 
 private:
+    // An entry of what only some kernels need, made at its first use and cleared for each block.
+    template <class T>
+    T& of_block(std::shared_ptr<T[]>& entries, unsigned count, unsigned at) {
+        if (!entries) entries = std::shared_ptr<T[]>(new T[count]);
+        T& entry = entries[at];
+        if (entry.block_serial != block_serial_) entry.clear();
+        entry.block_serial = block_serial_;
+        return entry;
+    }
     static void fiber_main();
     void begin_block(const Launch& launch, uint3 block_index);
     void start_thread(unsigned linear);
@@ -257,7 +266,7 @@ private:
     void* dynamic_base_ = nullptr;
     std::shared_ptr<WarpRegisters[]> warp_registers_;
     std::shared_ptr<CopyQueue[]> copy_queues_;
-    std::shared_ptr<NamedBarriers> named_;
+    std::shared_ptr<NamedBarriers[]> named_;
     void (*after_exit_)(Worker&) = nullptr;  // set with the first numbered barrier
 };
 

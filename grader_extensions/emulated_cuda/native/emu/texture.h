@@ -500,6 +500,14 @@ inline cudaError_t destroy_texture(cudaTextureObject_t handle) {
     return found ? cudaSuccess : report(cudaErrorInvalidValue);
 }
 
+template <class Part>
+cudaError_t read_texture(Part* out, cudaTextureObject_t handle, Part Texture::*part) {
+    const Texture* found = texture_of(handle);
+    if (!out || !found) return report(cudaErrorInvalidValue);
+    *out = found->*part;
+    return cudaSuccess;
+}
+
 }  // namespace emu
 
 inline cudaError_t cudaCreateTextureObject(cudaTextureObject_t* out, const cudaResourceDesc* resource, const cudaTextureDesc* how,
@@ -511,16 +519,10 @@ inline cudaError_t cudaCreateTextureObject(cudaTextureObject_t* out, const cudaR
 }
 inline cudaError_t cudaDestroyTextureObject(cudaTextureObject_t texture) { return emu::destroy_texture(texture); }
 inline cudaError_t cudaGetTextureObjectResourceDesc(cudaResourceDesc* out, cudaTextureObject_t texture) {
-    const emu::Texture* found = emu::texture_of(texture);
-    if (!out || !found) return emu::report(cudaErrorInvalidValue);
-    *out = found->resource;
-    return cudaSuccess;
+    return emu::read_texture(out, texture, &emu::Texture::resource);
 }
 inline cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc* out, cudaTextureObject_t texture) {
-    const emu::Texture* found = emu::texture_of(texture);
-    if (!out || !found) return emu::report(cudaErrorInvalidValue);
-    *out = found->how;
-    return cudaSuccess;
+    return emu::read_texture(out, texture, &emu::Texture::how);
 }
 
 // The fetches of the CUDA Programming Guide ("Texture Fetching").  A fetch asks for texels by number, and only for those that the resource

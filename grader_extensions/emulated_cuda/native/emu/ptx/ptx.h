@@ -97,6 +97,10 @@ struct NamedBarrier {
 struct NamedBarriers {
     uint64_t block_serial = 0;
     NamedBarrier barriers[16];
+
+    void clear() {
+        for (NamedBarrier& barrier : barriers) barrier = {};
+    }
 };
 
 inline uint64_t pack_votes(const Worker::BarrierVotes& votes) { return votes.count | uint64_t{votes.all} << 32 | uint64_t{votes.any} << 33; }
@@ -111,8 +115,8 @@ EMU_UNCHECKED void Worker::release_named(NamedBarrier& barrier) {
 }
 
 inline void Worker::recheck_named(Worker& self) {
-    if (self.named_->block_serial != self.block_serial_) return;
-    for (NamedBarrier& barrier : self.named_->barriers)
+    if (self.named_[0].block_serial != self.block_serial_) return;
+    for (NamedBarrier& barrier : self.named_[0].barriers)
         if (barrier.arrived && !barrier.wanted && barrier.arrived == self.live_) self.release_named(barrier);
 }
 
@@ -124,13 +128,8 @@ EMU_OUTLINE Worker::BarrierVotes Worker::named_barrier(unsigned number, unsigned
         this->barrier(predicate);
         return result_;
     }
-    if (!named_) named_ = std::shared_ptr<NamedBarriers>(new NamedBarriers);
     after_exit_ = recheck_named;
-    if (named_->block_serial != block_serial_) {
-        *named_ = {};
-        named_->block_serial = block_serial_;
-    }
-    NamedBarrier& barrier = named_->barriers[number];
+    NamedBarrier& barrier = of_block(named_, 1, 0).barriers[number];
     if (barrier.arrived && barrier.wanted != threads) trap("bar.sync with another number of threads than those who wait at that barrier");
     barrier.wanted = threads;
     barrier.votes.count += predicate, barrier.votes.all &= predicate, barrier.votes.any |= predicate;
