@@ -262,8 +262,6 @@ _BARRIER = _Interval(passes=False)
 
 
 class _SecondBody:
-    """Writes it, statement by statement."""
-
     def __init__(self, file: KernelFile, kernel: Node, body: Node, path: str, edited: Edited) -> None:
         self._body, self._path, self._edited = body, path, edited
         self._uniform = UniformNames(kernel, body, file)

@@ -155,8 +155,6 @@ def _tokens(template: str) -> Iterator[_PtxToken]:
 
 
 class _TemplateReader:
-    """Reads tokens by recursive descent."""
-
     def __init__(self, tokens: list[_PtxToken], names: tuple[str, ...]) -> None:
         last = tokens[-1].position if tokens else 0
         self._tokens = [*tokens, _PtxToken("end", "", last)]

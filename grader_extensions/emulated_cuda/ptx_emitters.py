@@ -158,6 +158,15 @@ def _permute(scope: PtxScope, op: Instruction) -> str:
     return scope.write(to, "b32", f"::emu::ptx::emu_prmt<{mode}>({', '.join(scope.read(operand, 'b32', op) for operand in inputs)})", op)
 
 
+def _test_property(scope: PtxScope, op: Instruction) -> str:
+    need(op, 2)
+    kinds = ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
+    kind, type_ = _choice(op, kinds), _last_type(op, ("f32", "f64"))
+    _accept(op, {*kinds, "f32", "f64"})
+    value = f"::emu::ptx::emu_testp_{kind}<{TYPES[type_][0]}, 0>({scope.read(op.operands[1], type_, op)})"
+    return scope.write(op.operands[0], "pred", value, op)
+
+
 def _convert(scope: PtxScope, op: Instruction) -> str:
     words = _modifiers(op)
     types = [word for word in words if word in TYPES or word in NARROW]
@@ -523,6 +532,7 @@ EMITTERS = {
     "dp4a": _dot_product,
     "dp2a": _dot_product,
     "prmt": _permute,
+    "testp": _test_property,
     "cvt": _convert,
     "bra": _branch,
     "ld": _load,

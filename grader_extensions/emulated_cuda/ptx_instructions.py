@@ -36,7 +36,6 @@ BITS = "b16 b32 b64"
 FLOATS = "f32 f64 f16 bf16 f16x2 bf16x2"
 # Modifiers that stand for a part of a rule's name, wherever they are in the opcode.
 NAME_PARTS = {"lo", "hi", "wide", "cc", "l", "r", "wrap", "clamp", "shiftamt"}
-NAME_PARTS |= {"finite", "infinite", "number", "notanumber", "normal", "subnormal"}
 _TMA = f"the emulated device has no tensor memory accelerator (TMA) and no bulk copies; {ELSEWHERE}"
 CLUSTER = f"the emulated device has no cluster instructions in inline PTX; use cooperative_groups::this_cluster(), or {ELSEWHERE}"
 _BARRIER = (
@@ -170,12 +169,6 @@ cos         | T=T           | f32          | approx ftz           | cosine
 lg2         | T=T           | f32          | approx ftz
 ex2         | T=T           | f32 f16 f16x2 bf16 bf16x2 | approx ftz
 tanh        | T=T           | f32 f16 f16x2 bf16 bf16x2 | approx   | hyperbolic_tangent
-testp.finite     | pred=T | f32 f64 |
-testp.infinite   | pred=T | f32 f64 |
-testp.number     | pred=T | f32 f64 |
-testp.notanumber | pred=T | f32 f64 |
-testp.normal     | pred=T | f32 f64 |
-testp.subnormal  | pred=T | f32 f64 |
 """)
 
 
