@@ -335,13 +335,8 @@ def users_place(call_chain: Sequence[Frame]) -> Place:
     """The first place that is in none of the headers of device, compiler and libraries."""
     for _, place in call_chain:
         path, _, line = place.partition(" (")[0].rpartition(":")
-        if (
-            line.isdigit()
-            and int(line) > 0
-            and path
-            and not path.startswith("??")
-            and not (path.startswith("/usr/") or "/emulated_cuda/native/" in path or "/site-packages/" in path or "/include/" in path)
-        ):
+        foreign = any(part in path for part in ("/emulated_cuda/native/", "/site-packages/", "/include/"))
+        if path and not foreign and not path.startswith(("??", "/usr/")) and line.isdigit() and int(line) > 0:
             # As the submission names the file: g++ ran in its directory, of which the line table has the name, or a dot in its place.
             absolute = path.rpartition("/files/")[2] if "/files/" in path else Path(path).name
             return (absolute if path.startswith("/") else path.removeprefix("./"))[:NAME_LIMIT], int(line)
