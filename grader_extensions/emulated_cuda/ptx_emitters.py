@@ -488,11 +488,6 @@ def _end_thread(scope: PtxScope, op: Instruction) -> str:
     return "::emu::ptx::emu_exit(); " if scope and op.opcode == "exit" else "__trap(); "
 
 
-def _array(values: Operand, type_: str, scope: PtxScope, op: Instruction) -> tuple[str, int]:
-    parts = _parts_of(values, op)
-    return ", ".join(scope.read(element, type_, op) for element in parts), len(parts)
-
-
 def _matrix_product(scope: PtxScope, op: Instruction) -> str:
     if "block_scale" in _modifiers(op) or any(word.startswith("kind::") for word in _modifiers(op)):
         raise PtxUnsupported(op.position, BLOCK_SCALED)
@@ -512,11 +507,12 @@ def _matrix_product(scope: PtxScope, op: Instruction) -> str:
     a, b = (binary if item == "b1" else item for item in (a, b))
     scope.headers.add("emu/tensor/mma.h")
     unit, cpp = ("b64", "uint64_t") if result == "f64" else ("b32", "uint32_t")
-    arrays = [_array(item, unit, scope, op) for item in op.operands[1:]]
+    arrays = [[scope.read(element, unit, op) for element in _parts_of(item, op)] for item in op.operands[1:]]
     into = op.operands[0]
     if not isinstance(into, Vector):
         raise refuse(op)
-    declared = " ".join(f"const {cpp} emu_{name}[{count}] = {{{values}}};" for name, (values, count) in zip("abc", arrays, strict=True))
+    listed = zip("abc", arrays, strict=True)
+    declared = " ".join(f"const {cpp} emu_{name}[{len(values)}] = {{{', '.join(values)}}};" for name, values in listed)
     template = ", ".join(
         (*shape, *(f"::emu::ptx::{item}" for item in (a, b, c, result)), "true" if "satfinite" in _modifiers(op) else "false")
     )
