@@ -28,6 +28,7 @@ from grader_extensions.emulated_cuda.uniform_names import (
     identifier_places,
     is_barrier,
     names_in,
+    parameter_nodes,
     read_file,
     takes_values,
 )
@@ -126,10 +127,8 @@ class SharedNames:
 
 def _pointer_parameters(kernel: Node) -> tuple[set[str], set[str]]:
     """The names of pointers, and of those to what is const."""
-    declarator = kernel.child_by_field_name("declarator")
-    parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
     pointers, read_only = set[str](), set[str]()
-    for parameter in parameters.named_children if parameters is not None else []:
+    for parameter in parameter_nodes(kernel):
         inner = parameter.child_by_field_name("declarator")
         if inner is None or inner.type != "pointer_declarator":
             continue
@@ -230,7 +229,6 @@ class _PerThread:
 class _LoopScope:
     """Declarations of a pair of braces around barriers."""
 
-    node: Node
     arrays: dict[str, _PerThread] = field(default_factory=dict)
     computed: list[Node] = field(default_factory=list)  # declarations that each loop repeats, where it needs them
 
@@ -264,8 +262,6 @@ _BARRIER = _Interval(passes=False)
 
 
 class _SecondBody:
-    """Writes it, statement by statement."""
-
     def __init__(self, file: KernelFile, kernel: Node, body: Node, path: str, edited: Edited) -> None:
         self._body, self._path, self._edited = body, path, edited
         self._uniform = UniformNames(kernel, body, file)
@@ -279,7 +275,7 @@ class _SecondBody:
 
     def text(self) -> str:
         """The whole of it, without the braces."""
-        self._scopes.append(_LoopScope(self._body))
+        self._scopes.append(_LoopScope())
         self._out.append("EMU_BLOCK_VARIABLES")
         if self._first_return is not None:
             self._out.append("bool* const __restrict emu_left = ::emu::per_thread<bool>(true);")
@@ -328,37 +324,29 @@ class _SecondBody:
         if node.type == "for_statement":
             self._uniform.check_loop(node)
             body = _field(node, "body")
-            self._out.append(f"{self._line(node)}{self._text(node.start_byte, body.start_byte)}{{ ::emu::PerThreadScope emu_scope;")
             self._loop_depth += 1
-            inside = self._within(body)
+            inside = self._within(body, self._line(node) + self._text(node.start_byte, body.start_byte))
             self._loop_depth -= 1
-            self._out.append("}")
             return _Interval().or_else(inside.then(inside))
         if node.type == "if_statement":
             self._uniform.check_condition(node)
             then, otherwise = _field(node, "consequence"), node.child_by_field_name("alternative")
-            self._out.append(f"{self._line(node)}{self._text(node.start_byte, then.start_byte)}{{ ::emu::PerThreadScope emu_scope;")
-            inside, alternative = self._within(then), _Interval()
-            if otherwise is not None:
-                self._out.append("} else { ::emu::PerThreadScope emu_scope;")
-                alternative = self._within(otherwise.named_children[-1])
-            self._out.append("}")
-            return inside.or_else(alternative)
+            inside = self._within(then, self._line(node) + self._text(node.start_byte, then.start_byte))
+            return inside.or_else(_Interval() if otherwise is None else self._within(otherwise.named_children[-1], "else "))
         if node.type == "compound_statement":
-            self._out.append("{ ::emu::PerThreadScope emu_scope;")
-            inside = self._within(node)
-            self._out.append("}")
-            return inside
+            return self._within(node, "")
         if holds_barrier(node):
             raise NotPossible(f"a barrier in a {node.type}")
         self._out.append(self._line(node) + self._text(node.start_byte, node.end_byte))
         return _Interval()
 
-    def _within(self, body: Node) -> _Interval:
-        """The body of a loop or condition with a barrier in it."""
-        self._scopes.append(_LoopScope(body))
+    def _within(self, body: Node, before: str) -> _Interval:
+        """The body of a loop or condition with a barrier in it, behind its first words."""
+        self._out.append(f"{before}{{ ::emu::PerThreadScope emu_scope;")
+        self._scopes.append(_LoopScope())
         interval = self._statements(body) if body.type == "compound_statement" else self._outer(body)
         self._scopes.pop()
+        self._out.append("}")
         return interval
 
     def _end_region(self, region: list[Node], scope: Node) -> _Interval:

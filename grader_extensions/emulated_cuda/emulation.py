@@ -6,7 +6,6 @@ a GPU.  Every edit keeps its line, so that the compiler's messages name the user
 
 from __future__ import annotations
 
-import bisect
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -284,9 +283,8 @@ def _launch_api(tokens: list[Token]) -> Iterator[Edit]:
 
 
 def _shared(tokens: list[Token], path: str, code: bytes) -> Iterator[Edit]:
-    starts = [token.start for token in tokens]
-    for number, token in enumerate((t for t in tokens if t.text == "__shared__"), start=1):
-        index = bisect.bisect_left(starts, token.start)
+    places = (index for index, token in enumerate(tokens) if token.text == "__shared__")
+    for number, index in enumerate(places, start=1):
         yield from _shared_declaration(tokens, index, f"{number}", path, code)
 
 

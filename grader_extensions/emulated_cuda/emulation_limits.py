@@ -55,15 +55,11 @@ _UNKNOWN = (
 _CUDA_NAME = re.compile(r"cuda[A-Z]\w*|curand\w+|cu[A-Z]\w*|CU[A-Z_]\w*|CUDA_\w+|__[a-z]\w*")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 CLOSE = 0.8
-CUDA_PTX = f"the emulated device has no cuda/ptx; write the instruction as inline PTX (asm), or {ELSEWHERE}"
-COOPERATIVE = f"the emulated device has no cooperative launches on several devices; {ELSEWHERE}"
-LAUNCH_C = f"the emulated device has no cudaLaunchKernelExC; write cudaLaunchKernelEx, or {ELSEWHERE}"
 CLUSTER = f"the emulated device cannot read this __cluster_dims__; write it between __global__ and the kernel's body, or {ELSEWHERE}"
 SURFACE = f"the emulated device has no surfaces; read the array through a texture object, or {ELSEWHERE}"
 LAYERED = f"the emulated device has no layered or cubemap textures; {ELSEWHERE}"
 MIPMAPPED = f"the emulated device has no mipmapped textures; {ELSEWHERE}"
 GATHER = f"the emulated device has no texture gathers (tex2Dgather); {ELSEWHERE}"
-TEXTURE_VIEW = f"the emulated device has no resource views of textures; {ELSEWHERE}"
 TEXTURE_REFERENCE = "texture references were removed from CUDA with version 12; use a texture object (cudaTextureObject_t)"
 TMA = f"the emulated device has no tensor memory accelerator (TMA); {ELSEWHERE}"
 EXPONENTS = f"the emulated device has no fp8 type of exponents only (e8m0); {ELSEWHERE}"
@@ -76,28 +72,22 @@ ODD_LAUNCH = "this launch cannot be read by the emulated device; write it as `ke
 ARCHITECTURE_MACRO = b"__CUDA_ARCH__"
 # Names by which a feature is used, in code or in a macro.
 FEATURES = {
-    "cudaLaunchCooperativeKernelMultiDevice": COOPERATIVE,
-    "cudaLaunchKernelExC": LAUNCH_C,
+    "cudaLaunchCooperativeKernelMultiDevice": f"the emulated device has no cooperative launches on several devices; {ELSEWHERE}",
+    "cudaLaunchKernelExC": f"the emulated device has no cudaLaunchKernelExC; write cudaLaunchKernelEx, or {ELSEWHERE}",
     **dict.fromkeys(("cudaSurfaceObject_t", "cudaCreateSurfaceObject"), SURFACE),
     **dict.fromkeys(("tex1DLayered", "tex2DLayered", "texCubemap", "texCubemapLayered", "cudaArrayLayered", "cudaArrayCubemap"), LAYERED),
     **dict.fromkeys(("tex1DLod", "tex2DLod", "tex3DLod", "tex1DGrad", "tex2DGrad", "tex3DGrad"), MIPMAPPED),
     **dict.fromkeys(("cudaMipmappedArray_t", "cudaMallocMipmappedArray", "cudaResourceTypeMipmappedArray"), MIPMAPPED),
     **dict.fromkeys(("tex2Dgather", "cudaArrayTextureGather"), GATHER),
-    "cudaResourceViewDesc": TEXTURE_VIEW,
+    "cudaResourceViewDesc": f"the emulated device has no resource views of textures; {ELSEWHERE}",
     **dict.fromkeys(("textureReference", "cudaBindTexture", "cudaBindTexture2D", "cudaBindTextureToArray"), TEXTURE_REFERENCE),
-    "memcpy_async_tx": TMA,
-    "barrier_expect_tx": TMA,
-    "barrier_arrive_tx": TMA,
-    "barrier_native_handle": TMA,
-    "CUtensorMap": TMA,
-    "cuTensorMapEncodeTiled": TMA,
-    "__nv_fp8_e8m0": EXPONENTS,
-    "__nv_fp8x2_e8m0": EXPONENTS,
-    "__nv_fp8x4_e8m0": EXPONENTS,
+    **dict.fromkeys(("memcpy_async_tx", "barrier_expect_tx", "barrier_arrive_tx", "barrier_native_handle"), TMA),
+    **dict.fromkeys(("CUtensorMap", "cuTensorMapEncodeTiled"), TMA),
+    **dict.fromkeys(("__nv_fp8_e8m0", "__nv_fp8x2_e8m0", "__nv_fp8x4_e8m0"), EXPONENTS),
 }
 # Headers whose contents nothing here stands for.
 HEADERS = {
-    "cuda/ptx": CUDA_PTX,
+    "cuda/ptx": f"the emulated device has no cuda/ptx; write the instruction as inline PTX (asm), or {ELSEWHERE}",
     "cudaTypedefs.h": TMA,
     "cuda_fp4.h": f"the emulated device has no fp4 types; {ELSEWHERE}",
 }

@@ -155,8 +155,6 @@ def _tokens(template: str) -> Iterator[_PtxToken]:
 
 
 class _TemplateReader:
-    """Reads tokens by recursive descent."""
-
     def __init__(self, tokens: list[_PtxToken], names: tuple[str, ...]) -> None:
         last = tokens[-1].position if tokens else 0
         self._tokens = [*tokens, _PtxToken("end", "", last)]
@@ -284,10 +282,8 @@ class _TemplateReader:
     def _address(self) -> Address:
         terms = [self._simple()]
         while self.next.text in ("+", "-"):
-            if self._skip("+"):
-                terms.append(self._simple())
-            else:
-                terms.append(self._simple())  # the minus sign belongs to the number
+            self._skip("+")  # a minus sign belongs to the number
+            terms.append(self._simple())
         coordinates = self._skip(",")
         if coordinates:
             self._operand()

@@ -1,5 +1,7 @@
 """PTX instructions with rules of their own for operands or modifiers, as C++ statements: on registers, on memory, of a warp or block."""
 
+from collections.abc import Collection
+
 from grader_extensions.emulated_cuda.inline_ptx import Address, AsmParameter, Instruction, Operand, Pair, Register, Sink, Vector
 from grader_extensions.emulated_cuda.ptx_instructions import ELSEWHERE, FLAGS, IGNORED, NARROW, TYPES, PtxScope, PtxUnsupported
 
@@ -7,6 +9,7 @@ COMPARISONS = {
     **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")},
     **{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"},
 }
+COMBINE = {"and": "&&", "or": "||", "xor": "!="}
 ROUNDING = {"rni": 0, "rzi": FLAGS["rz"], "rmi": FLAGS["rm"], "rpi": FLAGS["rp"]}
 INTEGER_ROUNDING = 512  # as in emu/ptx/values.h
 UNITS = {8: "b8", 16: "b16", 32: "b32", 64: "b64"}
@@ -21,8 +24,7 @@ BLOCK_SCALED = f"the emulated device has no tensor cores for block-scaled number
 VOLTA = f"the emulated device has no m8n8k4 on fp16, which only Volta runs on its tensor cores; use m16n8k8 or m16n8k16, or {ELSEWHERE}"
 
 
-def modifiers(op: Instruction) -> list[str]:
-    """The parts of an opcode behind its name."""
+def _modifiers(op: Instruction) -> list[str]:
     return op.opcode.split(".")[1:]
 
 
@@ -32,17 +34,23 @@ def refuse(op: Instruction, modifier: str = "") -> PtxUnsupported:
     return PtxUnsupported(op.position, f"the emulated device does not know {form}; {ELSEWHERE}")
 
 
-def last_type(op: Instruction, types: tuple[str, ...] = tuple(TYPES)) -> str:
-    """The type at the end of an opcode."""
-    matches = [part for part in modifiers(op) if part in types]
+def _last_type(op: Instruction, types: tuple[str, ...] = tuple(TYPES)) -> str:
+    matches = [part for part in _modifiers(op) if part in types]
     if not matches:
         raise refuse(op)
     return matches[-1]
 
 
-def accept(op: Instruction, allowed: set[str]) -> None:
-    """Refuse an opcode with any other modifier than these."""
-    for part in modifiers(op):
+def _choice(op: Instruction, names: Collection[str]) -> str:
+    """The first modifier that is one of these."""
+    for part in _modifiers(op):
+        if part in names:
+            return part
+    raise refuse(op)
+
+
+def _accept(op: Instruction, allowed: set[str]) -> None:
+    for part in _modifiers(op):
         if part not in allowed:
             raise refuse(op, part)
 
@@ -55,7 +63,7 @@ def need(op: Instruction, *counts: int) -> None:
         )
 
 
-def parts_of(operand: Operand, op: Instruction) -> tuple[Operand, ...]:
+def _parts_of(operand: Operand, op: Instruction) -> tuple[Operand, ...]:
     """The elements of a vector; a single operand is one of one element."""
     if isinstance(operand, Address):
         raise refuse(op)
@@ -64,8 +72,8 @@ def parts_of(operand: Operand, op: Instruction) -> tuple[Operand, ...]:
 
 def _move(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
-    type_ = last_type(op)
-    accept(op, {type_})
+    type_ = _last_type(op)
+    _accept(op, {type_})
     to, source = op.operands
     if not isinstance(to, Vector) and not isinstance(source, Vector):
         return scope.write(to, type_, scope.read(source, type_, op), op)
@@ -88,21 +96,20 @@ def _move(scope: PtxScope, op: Instruction) -> str:
 
 
 def _compare(scope: PtxScope, op: Instruction) -> str:
-    words = modifiers(op)
+    words = _modifiers(op)
     types = [word for word in words if word in TYPES]
-    name = next((COMPARISONS[word] for word in words if word in COMPARISONS), None)
-    combine = next((word for word in words if word in ("and", "or", "xor")), None)
+    name = COMPARISONS[_choice(op, COMPARISONS)]
+    combine = next((word for word in words if word in COMBINE), "")
     sets = op.opcode.startswith("set.")
-    if name is None or len(types) != (2 if sets else 1) or types[-1] in ("f16x2", "bf16x2", "pred"):
+    if len(types) != (2 if sets else 1) or types[-1] in ("f16x2", "bf16x2", "pred"):
         raise refuse(op)
-    accept(op, {*types, *COMPARISONS, "ftz", "and", "or", "xor"})
+    _accept(op, {*types, *COMPARISONS, *COMBINE, "ftz"})
     need(op, 4 if combine else 3)
     to, a, b, *third = op.operands
     cpp = TYPES[types[-1]][0]
     flags = FLAGS["ftz"] if "ftz" in words else 0
     test = f"::emu::ptx::emu_{name}<{cpp}, {flags}>({scope.read(a, types[-1], op)}, {scope.read(b, types[-1], op)})"
-    sign = {"and": "&&", "or": "||", "xor": "!=", None: ""}[combine]
-    combined = f" {sign} {scope.read(third[0], 'pred', op)}" if third else ""
+    combined = f" {COMBINE[combine]} {scope.read(third[0], 'pred', op)}" if third else ""
     if sets:
         if types[0] not in ("u32", "s32", "f32"):
             raise refuse(op)
@@ -118,10 +125,10 @@ def _compare(scope: PtxScope, op: Instruction) -> str:
 
 def _choose_by_sign(scope: PtxScope, op: Instruction) -> str:
     need(op, 4)
-    types = [word for word in modifiers(op) if word in TYPES]
+    types = [word for word in _modifiers(op) if word in TYPES]
     if len(types) != 2 or types[1] not in ("s32", "f32"):
         raise refuse(op)
-    accept(op, {*types, "ftz"})
+    _accept(op, {*types, "ftz"})
     to, a, b, c = op.operands
     return scope.write(
         to, types[0], f"{scope.read(c, types[1], op)} >= 0 ? {scope.read(a, types[0], op)} : {scope.read(b, types[0], op)}", op
@@ -134,7 +141,7 @@ def _dot_product(scope: PtxScope, op: Instruction) -> str:
     types = [word for word in words if word in ("u32", "s32")]
     if len(types) != 2:
         raise refuse(op)
-    accept(op, {"u32", "s32", *(("lo", "hi") if name == "dp2a" else ())})
+    _accept(op, {"u32", "s32", *(("lo", "hi") if name == "dp2a" else ())})
     signs = ", ".join("true" if type_ == "s32" else "false" for type_ in types)
     half = f", {'true' if 'hi' in words else 'false'}" if name == "dp2a" else ""
     to, *inputs = op.operands
@@ -145,8 +152,8 @@ def _dot_product(scope: PtxScope, op: Instruction) -> str:
 def _permute(scope: PtxScope, op: Instruction) -> str:
     need(op, 4)
     modes = ["", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]
-    accept(op, {"b32", *modes})
-    mode = next((modes.index(word) for word in modifiers(op) if word in modes), 0)
+    _accept(op, {"b32", *modes})
+    mode = next((modes.index(word) for word in _modifiers(op) if word in modes), 0)
     to, *inputs = op.operands
     return scope.write(to, "b32", f"::emu::ptx::emu_prmt<{mode}>({', '.join(scope.read(operand, 'b32', op) for operand in inputs)})", op)
 
@@ -154,55 +161,51 @@ def _permute(scope: PtxScope, op: Instruction) -> str:
 def _test_property(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
     kinds = ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
-    kind = next((word for word in modifiers(op) if word in kinds), None)
-    type_ = last_type(op, ("f32", "f64"))
-    accept(op, {*kinds, "f32", "f64"})
-    if kind is None:
-        raise refuse(op)
-    return scope.write(op.operands[0], "pred", f"::emu::ptx::emu_is_{kind}({scope.read(op.operands[1], type_, op)})", op)
+    kind, type_ = _choice(op, kinds), _last_type(op, ("f32", "f64"))
+    _accept(op, {*kinds, "f32", "f64"})
+    value = f"::emu::ptx::emu_testp_{kind}<{TYPES[type_][0]}, 0>({scope.read(op.operands[1], type_, op)})"
+    return scope.write(op.operands[0], "pred", value, op)
 
 
 def _convert(scope: PtxScope, op: Instruction) -> str:
-    words = modifiers(op)
+    words = _modifiers(op)
     types = [word for word in words if word in TYPES or word in NARROW]
     rounding = [word for word in words if word in ROUNDING]
     if words[:1] == ["pack"]:
         return _convert_packed(scope, op)
-    accept(op, {*types, *ROUNDING, *FLAGS, *IGNORED} - {"approx", "full", "NaN"})
+    _accept(op, {*types, *ROUNDING, *FLAGS, *IGNORED} - {"approx", "full", "NaN"})
     if len(types) != 2:
         raise refuse(op)
     flags = sum(FLAGS[word] for word in words if word in FLAGS) + sum(ROUNDING[word] + INTEGER_ROUNDING for word in rounding)
     to, source = types
-    if to in ("f16x2", "bf16x2", "e4m3x2", "e5m2x2") and source == "f32":
-        need(op, 3)
-        a, b = (scope.read(item, "f32", op) for item in op.operands[1:])
-        kind = TYPES[to][0] if to in TYPES else f"::emu::ptx::{to[:4].capitalize()}"
-        result = "b16" if to in NARROW else to
-        return scope.write(op.operands[0], result, f"::emu::ptx::emu_convert_two<{kind}, {flags}>({a}, {b})", op)
-    need(op, 2)
-    if to in ("e4m3x2", "e5m2x2") and source == "f16x2":
-        value = f"::emu::ptx::emu_pack_fp8<::emu::ptx::{to[:4].capitalize()}, {flags}>({scope.read(op.operands[1], source, op)})"
-        return scope.write(op.operands[0], "b16", value, op)
-    if source in ("e4m3x2", "e5m2x2") and to == "f16x2":
-        value = f"::emu::ptx::emu_unpack_fp8<::emu::ptx::{source[:4].capitalize()}, {flags}>({scope.read(op.operands[1], 'b16', op)})"
-        return scope.write(op.operands[0], to, value, op)
-    if to == "tf32" and source == "f32":
-        return scope.write(op.operands[0], "b32", f"::emu::ptx::emu_to_tf32<{flags}>({scope.read(op.operands[1], 'f32', op)})", op)
-    if (
-        {to, source} & {*NARROW, "f16x2", "bf16x2", "pred"}
-        or any(item[0] == "b" and item != "bf16" for item in types)
-        or FLAGS["rna"] & flags
-    ):
+    fp8, pairs = ("e4m3x2", "e5m2x2"), ("f16x2", "bf16x2")
+    if source == "f32" and to in (*fp8, *pairs):
+        function = f"convert_two<{_kind(to)}, "
+    elif source == "f16x2" and to in fp8:
+        function = f"pack_fp8<{_kind(to)}, "
+    elif source in fp8 and to == "f16x2":
+        function = f"unpack_fp8<{_kind(source)}, "
+    elif (to, source) == ("tf32", "f32"):
+        function = "to_tf32<"
+    elif {to, source} & {*NARROW, *pairs, "pred"} or any(item[0] == "b" and item != "bf16" for item in types) or FLAGS["rna"] & flags:
         raise refuse(op)
-    value = f"::emu::ptx::emu_convert<{TYPES[to][0]}, {TYPES[source][0]}, {flags}>({scope.read(op.operands[1], source, op)})"
-    return scope.write(op.operands[0], to, value, op)
+    else:
+        function = f"convert<{_kind(to)}, {_kind(source)}, "
+    need(op, 3 if function.startswith("convert_two") else 2)
+    read = ", ".join(scope.read(item, source, op) for item in op.operands[1:])
+    return scope.write(op.operands[0], to, f"::emu::ptx::emu_{function}{flags}>({read})", op)
+
+
+def _kind(type_: str) -> str:
+    """The C++ type by which a conversion names one of PTX."""
+    return f"::emu::ptx::{type_[:4].capitalize()}" if type_ in NARROW else TYPES[type_][0]
 
 
 def _convert_packed(scope: PtxScope, op: Instruction) -> str:
     """`cvt.pack.sat`: two saturated integers, and the rest of a third operand behind them."""
-    types = [word for word in modifiers(op) if word in TYPES]
-    accept(op, {"pack", "sat", *types})
-    if len(types) not in (2, 3) or types[0] not in ("s8", "u8", "s16", "u16") or types[1] != "s32" or "sat" not in modifiers(op):
+    types = [word for word in _modifiers(op) if word in TYPES]
+    _accept(op, {"pack", "sat", *types})
+    if len(types) not in (2, 3) or types[0] not in ("s8", "u8", "s16", "u16") or types[1] != "s32" or "sat" not in _modifiers(op):
         raise refuse(op)
     need(op, len(types) + 1)
     to, a, b, *rest = op.operands
@@ -212,7 +215,7 @@ def _convert_packed(scope: PtxScope, op: Instruction) -> str:
 
 
 def _branch(scope: PtxScope, op: Instruction) -> str:
-    accept(op, {"uni"})
+    _accept(op, {"uni"})
     need(op, 1)
     (target,) = op.operands
     if not isinstance(target, Register):
@@ -229,8 +232,7 @@ def _is_hint(word: str) -> bool:
     return word.startswith(("L1::", "L2::"))
 
 
-def address(scope: PtxScope, operand: Operand, op: Instruction, *, shared: bool) -> str:
-    """The C++ pointer that an address operand means."""
+def _address(scope: PtxScope, operand: Operand, op: Instruction, *, shared: bool) -> str:
     if not isinstance(operand, Address) or operand.has_coordinates:
         raise refuse(op)
     terms = []
@@ -243,8 +245,8 @@ def address(scope: PtxScope, operand: Operand, op: Instruction, *, shared: bool)
 
 def _access(op: Instruction, allowed: set[str]) -> tuple[str, int, bool, bool]:
     """Type, number of elements, whether the memory is shared, whether the access is one of synchronisation."""
-    words = [word for word in modifiers(op) if not _is_hint(word)]
-    type_ = last_type(op)
+    words = [word for word in _modifiers(op) if not _is_hint(word)]
+    type_ = _last_type(op)
     for word in words:
         if word not in {type_, *allowed, *SPACES, *ORDERS, *SCOPES, *CACHES, *VECTORS}:
             raise refuse(op, word)
@@ -255,21 +257,20 @@ def _access(op: Instruction, allowed: set[str]) -> tuple[str, int, bool, bool]:
 
 
 def _fence_call(op: Instruction) -> str:
-    return "__threadfence_block(); " if "cta" in modifiers(op) else "__threadfence(); "
+    return "__threadfence_block(); " if "cta" in _modifiers(op) else "__threadfence(); "
 
 
 def _release(op: Instruction) -> str:
-    """Return the fence that makes a write tell others of those before it."""
-    return _fence_call(op) if {"release", "acq_rel", "sc"} & set(modifiers(op)) else ""
+    return _fence_call(op) if {"release", "acq_rel", "sc"} & set(_modifiers(op)) else ""
 
 
 def _load(scope: PtxScope, op: Instruction) -> str:
     need(op, 2, 3)
     type_, count, shared, ordered = _access(op, set())
-    to = parts_of(op.operands[0], op)
+    to = _parts_of(op.operands[0], op)
     if len(to) != count:
         raise refuse(op)
-    where = address(scope, op.operands[1], op, shared=shared)
+    where = _address(scope, op.operands[1], op, shared=shared)
     function = "load_ordered" if ordered else "load"
     text = f"{{ {TYPES[type_][0]} emu_v[{count}]; ::emu::ptx::emu_{function}(emu_v, {where}); "
     return text + "".join(scope.write(element, type_, f"emu_v[{at}]", op) for at, element in enumerate(to)) + "} "
@@ -278,28 +279,27 @@ def _load(scope: PtxScope, op: Instruction) -> str:
 def _store(scope: PtxScope, op: Instruction) -> str:
     need(op, 2, 3)
     type_, count, shared, ordered = _access(op, set())
-    values = parts_of(op.operands[1], op)
+    values = _parts_of(op.operands[1], op)
     if len(values) != count:
         raise refuse(op)
     read = ", ".join(scope.read(element, type_, op) for element in values)
     function = "store_ordered" if ordered else "store"
-    where = address(scope, op.operands[0], op, shared=shared)
+    where = _address(scope, op.operands[0], op, shared=shared)
     return f"{{ {_release(op)}const {TYPES[type_][0]} emu_v[{count}] = {{{read}}}; ::emu::ptx::emu_{function}({where}, emu_v); }} "
 
 
 def _atomic(scope: PtxScope, op: Instruction) -> str:
     type_, count, shared, _ = _access(op, ATOMICS)
-    name = next((word for word in modifiers(op) if word in ATOMICS), None)
-    returns = op.opcode.startswith("atom")
-    if name is None or (not returns and name in ("exch", "cas")):
+    name, returns = _choice(op, ATOMICS), op.opcode.startswith("atom")
+    if not returns and name in ("exch", "cas"):
         raise refuse(op)
     operands = list(op.operands)
-    to: tuple[Operand, ...] = parts_of(operands.pop(0), op) if returns else (Sink(),) * count
+    to: tuple[Operand, ...] = _parts_of(operands.pop(0), op) if returns else (Sink(),) * count
     wanted = 3 if name == "cas" else 2
     if len(operands) not in (wanted, wanted + 1) or len(to) != count:
         raise refuse(op)
-    where = address(scope, operands[0], op, shared=shared)
-    values = [parts_of(elements, op) for elements in operands[1:wanted]]
+    where = _address(scope, operands[0], op, shared=shared)
+    values = [_parts_of(elements, op) for elements in operands[1:wanted]]
     if any(len(elements) != count for elements in values):
         raise refuse(op)
     cpp = TYPES[type_][0]
@@ -312,9 +312,9 @@ def _atomic(scope: PtxScope, op: Instruction) -> str:
 
 def _convert_address(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
-    accept(op, {"to", *SPACES, "param", "u64", "u32"})
-    words = modifiers(op)
-    type_ = last_type(op)
+    _accept(op, {"to", *SPACES, "param", "u64", "u32"})
+    words = _modifiers(op)
+    type_ = _last_type(op)
     value = scope.read(op.operands[1], type_, op)
     if set(words) & set(SHARED):
         value = f"::emu::ptx::emu_{'to_shared' if 'to' in words else 'from_shared'}({value})"
@@ -323,8 +323,8 @@ def _convert_address(scope: PtxScope, op: Instruction) -> str:
 
 def _is_in_space(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
-    accept(op, {"global", *SHARED, "local"})
-    space = modifiers(op)[-1].split("::")[0]
+    _accept(op, {"global", *SHARED, "local"})
+    space = _modifiers(op)[-1].split("::")[0]
     return scope.write(op.operands[0], "pred", f"::emu::ptx::emu_is_{space}_space({scope.read(op.operands[1], 'b64', op)})", op)
 
 
@@ -343,7 +343,7 @@ def _fence(scope: PtxScope, op: Instruction) -> str:
 
 
 def _asynchronous_copy(scope: PtxScope, op: Instruction) -> str:
-    words = modifiers(op)
+    words = _modifiers(op)
     if words[1:] == ["commit_group"]:
         return "::emu::copy_queue().commit(); "
     if words[1:] == ["wait_all"]:
@@ -364,23 +364,23 @@ def _asynchronous_copy(scope: PtxScope, op: Instruction) -> str:
         size_bytes = f"({scope.read(rest[0], 'pred', op)} ? 0u : {size_bytes})"
     elif rest:
         size_bytes = scope.read(rest[0], "u32", op)
-    where = f"{address(scope, to, op, shared=True)}, {address(scope, source, op, shared=False)}"
+    where = f"{_address(scope, to, op, shared=True)}, {_address(scope, source, op, shared=False)}"
     only16 = "true" if "cg" in words else "false"
     return f"::emu::ptx::emu_copy_async<{only16}>({where}, {scope.read(size, 'u32', op)}, {size_bytes}); "
 
 
 def _matrix_memory(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
-    accept(op, {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", *SHARED, "b16"})
-    words = modifiers(op)
+    _accept(op, {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", *SHARED, "b16"})
+    words = _modifiers(op)
     count = next((int(word[1]) for word in words if word in ("x1", "x2", "x4")), 0)
     loads = op.opcode.startswith("ldmatrix")
     registers, where = op.operands if loads else reversed(op.operands)
-    parts = parts_of(registers, op)
+    parts = _parts_of(registers, op)
     if not {"m8n8", "b16"} <= set(words) or len(parts) != count:
         raise refuse(op)
     transposed = "true" if "trans" in words else "false"
-    pointer = address(scope, where, op, shared=True)
+    pointer = _address(scope, where, op, shared=True)
     if loads:
         text = f"{{ uint32_t emu_v[{count}]; ::emu::ptx::emu_ldmatrix<{count}, {transposed}>(emu_v, {pointer}); "
         return text + "".join(scope.write(register, "b32", f"emu_v[{at}]", op) for at, register in enumerate(parts)) + "} "
@@ -390,12 +390,12 @@ def _matrix_memory(scope: PtxScope, op: Instruction) -> str:
 
 def _matrix_transpose(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
-    accept(op, {"sync", "aligned", "m8n8", "trans", "b16"})
+    _accept(op, {"sync", "aligned", "m8n8", "trans", "b16"})
     return scope.write(op.operands[0], "b32", f"::emu::ptx::emu_movmatrix({scope.read(op.operands[1], 'b32', op)})", op)
 
 
 def _block_barrier(scope: PtxScope, op: Instruction) -> str:
-    words = [word for word in modifiers(op) if word not in ("cta", "aligned")]
+    words = [word for word in _modifiers(op) if word not in ("cta", "aligned")]
     if words == ["warp", "sync"]:
         need(op, 1)
         return f"__syncwarp({scope.read(op.operands[0], 'b32', op)}); "
@@ -418,27 +418,27 @@ def _block_barrier(scope: PtxScope, op: Instruction) -> str:
 def _shuffle(scope: PtxScope, op: Instruction) -> str:
     need(op, 5)
     modes = ["up", "down", "bfly", "idx"]
-    words = modifiers(op)
-    accept(op, {"sync", "b32", *modes})
-    mode = next((word for word in words if word in modes), None)
-    if mode is None or "sync" not in words:
-        raise refuse(op)
-    to, value, lane, bounds, mask = op.operands
-    result = to.first if isinstance(to, Pair) else to
-    arguments = ", ".join(scope.read(operand, "b32", op) for operand in (value, lane, bounds, mask))
-    text = f"{{ bool emu_p; const uint32_t emu_v = ::emu::ptx::emu_shuffle<{modes.index(mode)}>({arguments}, emu_p); "
-    text += scope.write(result, "b32", "emu_v", op)
-    return text + (scope.write(to.second, "pred", "emu_p", op) if isinstance(to, Pair) else "") + "} "
+    _accept(op, {"sync", "b32", *modes})
+    mode = modes.index(_choice(op, modes))
+    _choice(op, ("sync",))
+    to, *inputs = op.operands
+    arguments = ", ".join(scope.read(operand, "b32", op) for operand in inputs)
+    return f"{{ bool emu_p; const uint32_t emu_v = ::emu::ptx::emu_shuffle<{mode}>({arguments}, emu_p); " + _write_pair(scope, op, to)
+
+
+def _write_pair(scope: PtxScope, op: Instruction, to: Operand) -> str:
+    """Write emu_v and, where it is wanted, the predicate emu_p; end the block that declares them."""
+    if not isinstance(to, Pair):
+        return scope.write(to, "b32", "emu_v", op) + "} "
+    return scope.write(to.first, "b32", "emu_v", op) + scope.write(to.second, "pred", "emu_p != 0", op) + "} "
 
 
 def _vote(scope: PtxScope, op: Instruction) -> str:
     need(op, 3)
     functions = {"all": "__all_sync", "any": "__any_sync", "uni": "__uni_sync", "ballot": "__ballot_sync"}
-    accept(op, {"sync", *functions, "pred", "b32"})
-    words = modifiers(op)
-    name = next((word for word in words if word in functions), None)
-    if name is None or "sync" not in words:
-        raise refuse(op)
+    _accept(op, {"sync", *functions, "pred", "b32"})
+    name = _choice(op, functions)
+    _choice(op, ("sync",))
     to, predicate, mask = op.operands
     call = f"{functions[name]}({scope.read(mask, 'b32', op)}, {scope.read(predicate, 'pred', op)})"
     return scope.write(to, "b32", call, op) if name == "ballot" else scope.write(to, "pred", f"{call} != 0", op)
@@ -446,37 +446,31 @@ def _vote(scope: PtxScope, op: Instruction) -> str:
 
 def _match(scope: PtxScope, op: Instruction) -> str:
     need(op, 3)
-    accept(op, {"any", "all", "sync", "b32", "b64"})
-    words = modifiers(op)
+    _accept(op, {"any", "all", "sync", "b32", "b64"})
     to, value, mask = op.operands
-    arguments = f"{scope.read(mask, 'b32', op)}, {scope.read(value, last_type(op), op)}"
-    if "any" in words:
+    arguments = f"{scope.read(mask, 'b32', op)}, {scope.read(value, _last_type(op), op)}"
+    if "any" in _modifiers(op):
         return scope.write(to, "b32", f"__match_any_sync({arguments})", op)
-    result = to.first if isinstance(to, Pair) else to
-    text = f"{{ int emu_p; const uint32_t emu_v = __match_all_sync({arguments}, &emu_p); " + scope.write(result, "b32", "emu_v", op)
-    return text + (scope.write(to.second, "pred", "emu_p != 0", op) if isinstance(to, Pair) else "") + "} "
+    return f"{{ int emu_p; const uint32_t emu_v = __match_all_sync({arguments}, &emu_p); " + _write_pair(scope, op, to)
 
 
 def _reduce(scope: PtxScope, op: Instruction) -> str:
     need(op, 3)
     names = {"add", "min", "max", "and", "or", "xor"}
-    accept(op, {"sync", *names, "u32", "s32", "b32"})
-    name = next((word for word in modifiers(op) if word in names), None)
-    if name is None:
-        raise refuse(op)
-    type_ = last_type(op)
+    _accept(op, {"sync", *names, "u32", "s32", "b32"})
+    name, type_ = _choice(op, names), _last_type(op)
     to, value, mask = op.operands
     return scope.write(to, type_, f"__reduce_{name}_sync({scope.read(mask, 'b32', op)}, {scope.read(value, type_, op)})", op)
 
 
 def _elect(scope: PtxScope, op: Instruction) -> str:
     need(op, 2)
-    accept(op, {"sync"})
+    _accept(op, {"sync"})
     to, mask = op.operands
     if not isinstance(to, Pair):
         raise refuse(op)
-    text = f"{{ const uint32_t emu_v = ::emu::ptx::emu_elect({scope.read(mask, 'b32', op)}); " + scope.write(to.first, "b32", "emu_v", op)
-    return text + scope.write(to.second, "pred", "emu_v == ::emu::lane()", op) + "} "
+    text = f"{{ const uint32_t emu_v = ::emu::ptx::emu_elect({scope.read(mask, 'b32', op)}); const bool emu_p = emu_v == ::emu::lane(); "
+    return text + _write_pair(scope, op, to)
 
 
 def _active_mask(scope: PtxScope, op: Instruction) -> str:
@@ -494,16 +488,11 @@ def _end_thread(scope: PtxScope, op: Instruction) -> str:
     return "::emu::ptx::emu_exit(); " if scope and op.opcode == "exit" else "__trap(); "
 
 
-def _array(values: Operand, type_: str, scope: PtxScope, op: Instruction) -> tuple[str, int]:
-    parts = parts_of(values, op)
-    return ", ".join(scope.read(element, type_, op) for element in parts), len(parts)
-
-
 def _matrix_product(scope: PtxScope, op: Instruction) -> str:
-    if "block_scale" in modifiers(op) or any(word.startswith("kind::") for word in modifiers(op)):
+    if "block_scale" in _modifiers(op) or any(word.startswith("kind::") for word in _modifiers(op)):
         raise PtxUnsupported(op.position, BLOCK_SCALED)
     need(op, 4)
-    words = [word for word in modifiers(op) if word not in ("sync", "aligned", "row", "col", "satfinite", "popc", "xor", "and")]
+    words = [word for word in _modifiers(op) if word not in ("sync", "aligned", "row", "col", "satfinite", "popc", "xor", "and")]
     types = words[1:]
     shape = words[0][1:].replace("n", " ").replace("k", " ").split() if words else []
     tags = {"f16", "bf16", "tf32", "f32", "f64", "s8", "u8", "s4", "u4", "b1", "e4m3", "e5m2", "s32"}
@@ -514,17 +503,18 @@ def _matrix_product(scope: PtxScope, op: Instruction) -> str:
     if "row.col" not in op.opcode:
         raise refuse(op)
     result, a, b, c = types
-    binary = "b1_xor" if "xor" in modifiers(op) else "b1_and"
+    binary = "b1_xor" if "xor" in _modifiers(op) else "b1_and"
     a, b = (binary if item == "b1" else item for item in (a, b))
     scope.headers.add("emu/tensor/mma.h")
     unit, cpp = ("b64", "uint64_t") if result == "f64" else ("b32", "uint32_t")
-    arrays = [_array(item, unit, scope, op) for item in op.operands[1:]]
+    arrays = [[scope.read(element, unit, op) for element in _parts_of(item, op)] for item in op.operands[1:]]
     into = op.operands[0]
     if not isinstance(into, Vector):
         raise refuse(op)
-    declared = " ".join(f"const {cpp} emu_{name}[{count}] = {{{values}}};" for name, (values, count) in zip("abc", arrays, strict=True))
+    listed = zip("abc", arrays, strict=True)
+    declared = " ".join(f"const {cpp} emu_{name}[{len(values)}] = {{{', '.join(values)}}};" for name, values in listed)
     template = ", ".join(
-        (*shape, *(f"::emu::ptx::{item}" for item in (a, b, c, result)), "true" if "satfinite" in modifiers(op) else "false")
+        (*shape, *(f"::emu::ptx::{item}" for item in (a, b, c, result)), "true" if "satfinite" in _modifiers(op) else "false")
     )
     text = f"{{ {cpp} emu_d[{len(into.parts)}]; {declared} ::emu::ptx::mma<{template}>(emu_d, emu_a, emu_b, emu_c); "
     return text + "".join(scope.write(item, unit, f"emu_d[{at}]", op) for at, item in enumerate(into.parts)) + "} "

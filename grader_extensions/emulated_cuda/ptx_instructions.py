@@ -21,7 +21,8 @@ TYPES = {
     "pred": ("bool", 1),
 }
 # Types only of conversions.
-NARROW = {"tf32": 32, "e4m3x2": 16, "e5m2x2": 16}
+NARROW = {"tf32": ("uint32_t", 32), "e4m3x2": ("uint16_t", 16), "e5m2x2": ("uint16_t", 16)}
+ALL_TYPES = TYPES | NARROW
 # The twice as wide type, of `mul.wide`.
 WIDE = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}
 
@@ -232,11 +233,10 @@ class PtxScope:
 
     def read(self, operand: Operand, type_: str, op: Instruction) -> str:
         """The C++ expression of an operand, read as a type."""
-        cpp, bits = TYPES[type_]
+        cpp, bits = ALL_TYPES[type_]
         if isinstance(operand, Negated):
             return f"!{self.read(operand.operand, 'pred', op)}"
         if isinstance(operand, Immediate):
-            cpp, _ = TYPES[type_]
             if type_ == "pred":
                 return "true" if operand.text not in ("0", "-0") else "false"
             if operand.float_bits and operand.text.startswith("0x"):
@@ -260,7 +260,7 @@ class PtxScope:
         local = self.local(operand, op)
         if not local.written:
             raise PtxUnsupported(op.position, f"'{op.opcode}' writes an operand that the asm statement lists as an input")
-        bits = TYPES[type_][1]
+        bits = ALL_TYPES[type_][1]
         if (bits == 1) != (local.bits == 1) or local.bits < bits:
             raise PtxUnsupported(op.position, _mismatch(op, local, type_))
         return f"{local.name} = {value}; " if bits == 1 else f"{local.name} = ::emu::ptx::emu_write<{cpp_register(local.bits)}>({value}); "

@@ -31,7 +31,6 @@ from sandbox.compilers.build_result import Unsupported
 from sandbox.compilers.cuda_tokens import Token
 
 CONSTRAINTS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64, "n": 64, "i": 64}
-CONSTANTS = ("n", "i")
 HEADER = "emu/ptx/ptx.h"
 PTX_OPCODE = re.compile(r"(?:^|[;{}:\n])\s*(?:@!?[%\w]+\s+)?(?:\.reg\s|[a-z]\w*\.[a-z])")
 
@@ -61,8 +60,8 @@ def translate(statement: AsmStatement) -> tuple[str, set[str]]:
     body = "".join(_item(item, scope) for item in items)
     labels = ", ".join(f"emu_l_{label(name)}" for name in dict.fromkeys(_labels(items)))
     declared = f"__label__ {labels}; " if labels else ""
-    text = f"({{ {declared}{_before(statement, scope)}{body}{_after(statement, scope)}}})"
-    return text, {HEADER, *scope.headers}
+    after = "".join(f"::emu::ptx::emu_out(emu_o{at}, {parameters[at].name}); " for at in range(len(statement.outputs)))
+    return f"({{ {declared}{_before(statement, scope)}{body}{after}}})", {HEADER, *scope.headers}
 
 
 def _bits(operand: AsmOperand) -> int:
@@ -76,22 +75,14 @@ def _before(statement: AsmStatement, scope: PtxScope) -> str:
     text = ""
     for at, operand in enumerate(statement.outputs):
         local = scope.parameters[at]
-        text += f"auto& emu_o{at} = {operand.expression}; {cpp_register(local.bits)} {local.name}; "
-        read = operand.constraint.startswith("+")
-        text += (
-            f"{local.name} = ::emu::ptx::emu_in<{cpp_register(local.bits)}>(emu_o{at}); "
-            if read
-            else f"::emu::ptx::emu_undefined({local.name}); "
-        )
+        kind, reads = cpp_register(local.bits), operand.constraint.startswith("+")
+        text += f"auto& emu_o{at} = {operand.expression}; {kind} {local.name}; "
+        text += f"{local.name} = ::emu::ptx::emu_in<{kind}>(emu_o{at}); " if reads else f"::emu::ptx::emu_undefined({local.name}); "
     for at, operand in enumerate(statement.inputs, start=len(statement.outputs)):
         local = scope.parameters[at]
         value = f"::emu::ptx::emu_in<{cpp_register(local.bits)}>({operand.expression}); "
         text += f"{local.name} = {value}" if operand.constraint.isdigit() else f"const {cpp_register(local.bits)} {local.name} = {value}"
     return text
-
-
-def _after(statement: AsmStatement, scope: PtxScope) -> str:
-    return "".join(f"::emu::ptx::emu_out(emu_o{at}, {scope.parameters[at].name}); " for at in range(len(statement.outputs)))
 
 
 def _labels(items: tuple[Item, ...]) -> Iterator[str]:

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from sandbox.protocol.gate import Call
 from sandbox.protocol.wire import ToolOutcome
 
 THREADS = "GRADER_EMULATED_THREADS"
-PLACE = "GRADER_SANITIZER_PLACE"  # the directory that `emulated_sanitizer` has made
+PLACE = "GRADER_SANITIZER_PLACE"  # the directory that `main` has made
 LOG, LIBRARY = "log", "library.so"
 
 
@@ -73,7 +72,7 @@ def with_named_memory(kernel: Loaded, job: wire.RunnerJob, arena: Arena) -> Load
             *zip(call.inputs, job.inputs, [1] * len(job.inputs), strict=True),
             *zip(call.outputs, job.outputs, [0] * len(job.outputs), strict=True),
         ]
-        for library in _sanitized(kernel.libraries()):
+        for library in (library for library in kernel.libraries() if hasattr(library, "emu_sanitizer_region")):
             for slot, tensor, initialised in named:
                 if slot.shape:
                     import torch  # preloaded in such a box
@@ -85,10 +84,6 @@ def with_named_memory(kernel: Loaded, job: wire.RunnerJob, arena: Arena) -> Load
         return bound
 
     return replace(kernel, bind=bind)
-
-
-def _sanitized(libraries: Sequence[ctypes.CDLL]) -> list[ctypes.CDLL]:
-    return [library for library in libraries if hasattr(library, "emu_sanitizer_region")]
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ _FUSED = re.compile(r"<fmaf?(@plt)?>")
 # Inlined into the user's line they count as if they were written there. The files compute nothing, but g++ makes one instruction of an
 # operation and of a conversion of its result.
 _INTRINSIC = re.compile(r"__(f(add|sub|mul|div|maf|rcp)|d(add|sub|mul|div|rcp)|fma)_r[nzud]|(__)?fdividef|rsqrtf?")
-_WITHOUT_ARITHMETIC = re.compile(r"/emulated_cuda/native/emu/(bits|vector_types|sanitizer/hooks)\.h:")
+_WITHOUT_ARITHMETIC = re.compile(r"/emulated_cuda/native/emu/(bits|qualifiers|sanitizer/hooks)\.h:")
 _ENDS = ("ret", "ud2", "hlt", "retq")
 LOOK_UP_S = 60.0
 NAME_LIMIT = 120
@@ -196,19 +196,9 @@ def _finding(record: Mapping[str, Any], places: Sequence[Place]) -> SanitizerFin
         return f"line {line}" if path == first[0] else f"{path}:{line}"
 
     message = _PLACE.sub(named, record["message"])
-    return SanitizerFinding(
-        kind=record["kind"],
-        severity=record["severity"],
-        message=message[:1].upper() + message[1:],
-        path=first[0],
-        line=first[1],
-        other_path=second[0],
-        other_line=second[1],
-        memory=record["memory"],
-        block=record["block"],
-        thread=record["thread"],
-        count=record["count"],
-    )
+    same = {name: record[name] for name in ("kind", "severity", "memory", "block", "thread", "count")}
+    message = message[:1].upper() + message[1:]
+    return SanitizerFinding(message=message, path=first[0], line=first[1], other_path=second[0], other_line=second[1], **same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,13 +335,8 @@ def users_place(call_chain: Sequence[Frame]) -> Place:
     """The first place that is in none of the headers of device, compiler and libraries."""
     for _, place in call_chain:
         path, _, line = place.partition(" (")[0].rpartition(":")
-        if (
-            line.isdigit()
-            and int(line) > 0
-            and path
-            and not path.startswith("??")
-            and not (path.startswith("/usr/") or "/emulated_cuda/native/" in path or "/site-packages/" in path or "/include/" in path)
-        ):
+        foreign = any(part in path for part in ("/emulated_cuda/native/", "/site-packages/", "/include/"))
+        if path and not foreign and not path.startswith(("??", "/usr/")) and line.isdigit() and int(line) > 0:
             # As the submission names the file: g++ ran in its directory, of which the line table has the name, or a dot in its place.
             absolute = path.rpartition("/files/")[2] if "/files/" in path else Path(path).name
             return (absolute if path.startswith("/") else path.removeprefix("./"))[:NAME_LIMIT], int(line)

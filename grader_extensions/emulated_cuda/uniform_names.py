@@ -287,7 +287,8 @@ class UniformNames:
             good = all(inner.name in self._names for inner in _names_or_none(first))
         else:
             good = first is None or _target(first) in self._names
-        if not good or condition is None or not self._is_uniform(condition) or (step is not None and _target(step) not in self._names):
+        good = good and (step is None or _target(step) in self._names)
+        if not good or condition is None or not self._is_uniform(condition, self._names):
             raise NotPossible("a loop around a barrier that threads may leave at different times")
         for inner in descendants(node):
             if inner.type in ("break_statement", "continue_statement") and _left_by(inner).id == node.id:
@@ -297,102 +298,90 @@ class UniformNames:
         """Raise NotPossible unless all threads take the same branch."""
         condition = node.child_by_field_name("condition")
         inner = condition.named_children if condition is not None else []
-        if len(inner) != 1 or not self._is_uniform(inner[0]):
+        if len(inner) != 1 or not self._is_uniform(inner[0], self._names):
             raise NotPossible("a condition around a barrier that threads may answer differently")
 
     def _found(self) -> set[str]:
-        candidates = {*self._parameters, *self._declarations}
-        while True:
-            self._names = candidates
-            remaining = {name for name in candidates if self._keeps(name)}
-            if remaining == candidates:
-                return candidates
-            candidates = remaining
+        names = {*self._parameters, *self._declarations}
+        while (remaining := {name for name in names if self._keeps(name, names)}) != names:
+            names = remaining
+        return names
 
     def _found_computed(self) -> set[str]:
-        uniform = self._names
-        fixed = {name for name in uniform if name not in self._changes}
+        fixed = {name for name in self._names if name not in self._changes} | {"threadIdx"}
         computed: set[str] = set()
-        while True:
-            self._names = {*fixed, *computed, "threadIdx"}
-            added = {name for name in self._declarations if name not in computed and name not in uniform and self._is_computed(name)}
-            if not added:
-                self._names = uniform
-                return computed
+        candidates = self._declarations.keys() - self._names
+        while added := {name for name in candidates - computed if self._is_computed(name, fixed | computed)}:
             computed |= added
+        return computed
 
-    def _is_computed(self, name: str) -> bool:
+    def _is_computed(self, name: str, names: set[str]) -> bool:
         statement, _ = self._declarations[name][0]
         if statement.type != "declaration" or statement.id not in self._common:
             return False
-        names_before = self._names
-        try:
-            for declared in _names_or_none(statement):  # all of a declaration are, or none
-                once = (
-                    len(self._declarations[declared.name]) == 1
-                    and declared.name not in self._changes
-                    and declared.name not in self._parameters
-                )
-                if not once or declared.declarator.type != "identifier" or declared.value is None or not self._is_uniform(declared.value):
-                    return False
-                self._names = {*self._names, declared.name}
-            return True
-        finally:
-            self._names = names_before
+        names = set(names)
+        for declared in _names_or_none(statement):  # all of a declaration are, or none
+            once = len(self._declarations[declared.name]) == 1 and declared.name not in {*self._changes, *self._parameters}
+            if not once or declared.declarator.type != "identifier" or declared.value is None:
+                return False
+            if not self._is_uniform(declared.value, names):
+                return False
+            names.add(declared.name)
+        return True
 
-    def _keeps(self, name: str) -> bool:
+    def _keeps(self, name: str, names: set[str]) -> bool:
         declared = self._declarations.get(name, [])
         if name in self._parameters and declared:
             return False
         for statement, item in declared:
-            if (
-                statement.id not in self._common
-                or item.is_array
-                or item.is_reference
-                or item.value is None
-                or not self._is_uniform(item.value)
-            ):
+            if item.is_array or item.is_reference or item.value is None or not self._is_uniform(item.value, names):
                 return False
-            if not all(sibling.name in self._names for sibling in _names_or_none(statement)):  # all of a declaration are, or none
-                return False
+            if statement.id not in self._common or not all(sibling.name in names for sibling in _names_or_none(statement)):
+                return False  # all of a declaration are, or none
         for change in self._changes.get(name, []):
             statement = change.parent if change.parent is not None and change.parent.type == "expression_statement" else change
             if statement.id not in self._common or _target(change) != name:
                 return False
             right = change.child_by_field_name("right")
-            if right is not None and not self._is_uniform(right):
+            if right is not None and not self._is_uniform(right, names):
                 return False
         return True
 
-    def _is_uniform(self, node: Node) -> bool:
+    def _is_uniform(self, node: Node, names: set[str]) -> bool:
         if node.type == "identifier":
             name = (node.text or b"").decode()
             varying = (self._parameters, self._declarations, self._device_variables)
-            return name in self._names or (name != "threadIdx" and not any(name in operand for operand in varying))
+            return name in names or (name != "threadIdx" and not any(name in operand for operand in varying))
         if node.type == "field_expression":
             base = node.child_by_field_name("argument")
             if base is None or base.type != "identifier" or b"->" in (node.text or b""):
                 return False
-            return base.text in _OF_BLOCK or ((base.text or b"").decode() in self._names)
+            return base.text in _OF_BLOCK or (base.text or b"").decode() in names
+        operands = node.named_children
         if node.type == "call_expression":
-            arguments = node.child_by_field_name("arguments")
-            function = callee(node)
-            plain = function in _CALLS or function.startswith(b"static_cast<")
-            return plain and arguments is not None and all(self._is_uniform(operand) for operand in arguments.named_children)
-        if node.type == "assignment_expression":  # the step of a loop
+            arguments, function = node.child_by_field_name("arguments"), callee(node)
+            if arguments is None or not (function in _CALLS or function.startswith(b"static_cast<")):
+                return False
+            operands = arguments.named_children
+        elif node.type not in _PLAIN:
             return False
-        return node.type in _PLAIN and all(self._is_uniform(operand) for operand in node.named_children)
+        return all(self._is_uniform(operand, names) for operand in operands)
 
 
-def _parameters(kernel: Node) -> list[str]:
+def parameter_nodes(kernel: Node) -> list[Node]:
+    """Return the parameters of a kernel, and comments between them; NotPossible without a list of them."""
     declarator = kernel.child_by_field_name("declarator")
     parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
     if parameters is None:
         raise NotPossible("a kernel without a list of parameters")
+    return parameters.named_children
+
+
+def _parameters(kernel: Node) -> list[str]:
     names = []
-    for parameter in parameters.named_children:
+    for parameter in parameter_nodes(kernel):
         inner = parameter.child_by_field_name("declarator")
-        while inner is not None and inner.type not in ("identifier",):
+        while inner is not None and inner.type != "identifier":
             inner = inner.child_by_field_name("declarator")
         if parameter.type == "parameter_declaration" and inner is not None and inner.text is not None:
             names.append(inner.text.decode())

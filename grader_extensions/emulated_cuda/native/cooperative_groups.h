@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "emu/team.h"
+#include "emu/crew.h"
 
 namespace cooperative_groups {
 

@@ -6,38 +6,25 @@
 
 #include <type_traits>
 
-#include "emu/fp8_bits.h"
-
-inline __nv_fp8_storage_t __nv_cvt_double_to_fp8(double x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {
-    return emu::encode_fp8(x, saturate, kind);
-}
-inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {
-    return emu::encode_fp8(x, saturate, kind);
-}
-inline __nv_fp8_storage_t __nv_cvt_halfraw_to_fp8(__half_raw x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {
-    return emu::encode_fp8(emu::HalfFormat::to_float(x.x), saturate, kind);
-}
-inline __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {
-    return emu::encode_fp8(emu::BfloatFormat::to_float(x.x), saturate, kind);
-}
+#include "emu/tensor/formats.h"
 
 namespace emu EMU_HIDDEN {
 inline __nv_fp8x2_storage_t join_fp8(__nv_fp8_storage_t low, __nv_fp8_storage_t high) { return static_cast<__nv_fp8x2_storage_t>(low | high << 8); }
 inline __nv_fp8x4_storage_t join_fp8x2(__nv_fp8x2_storage_t low, __nv_fp8x2_storage_t high) { return low | __nv_fp8x4_storage_t{high} << 16; }
 }  // namespace emu
 
-inline __nv_fp8x2_storage_t __nv_cvt_double2_to_fp8x2(double2 x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {
-    return emu::join_fp8(emu::encode_fp8(x.x, saturate, kind), emu::encode_fp8(x.y, saturate, kind));
-}
-inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {
-    return emu::join_fp8(emu::encode_fp8(x.x, saturate, kind), emu::encode_fp8(x.y, saturate, kind));
-}
-inline __nv_fp8x2_storage_t __nv_cvt_halfraw2_to_fp8x2(__half2_raw x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {
-    return emu::join_fp8(__nv_cvt_halfraw_to_fp8({x.x}, saturate, kind), __nv_cvt_halfraw_to_fp8({x.y}, saturate, kind));
-}
-inline __nv_fp8x2_storage_t __nv_cvt_bfloat16raw2_to_fp8x2(__nv_bfloat162_raw x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {
-    return emu::join_fp8(__nv_cvt_bfloat16raw_to_fp8({x.x}, saturate, kind), __nv_cvt_bfloat16raw_to_fp8({x.y}, saturate, kind));
-}
+#define EMU_TO_FP8(from, From, pair, Pair, value)                                                                                              \
+    inline __nv_fp8_storage_t __nv_cvt_##from##_to_fp8(From x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {                    \
+        return emu::encode_fp8(value, saturate, kind);                                                                                          \
+    }                                                                                                                                           \
+    inline __nv_fp8x2_storage_t __nv_cvt_##pair##_to_fp8x2(Pair x, __nv_saturation_t saturate, __nv_fp8_interpretation_t kind) {                \
+        return emu::join_fp8(__nv_cvt_##from##_to_fp8(From{x.x}, saturate, kind), __nv_cvt_##from##_to_fp8(From{x.y}, saturate, kind));         \
+    }
+EMU_TO_FP8(double, double, double2, double2, x)
+EMU_TO_FP8(float, float, float2, float2, x)
+EMU_TO_FP8(halfraw, __half_raw, halfraw2, __half2_raw, emu::HalfFormat::to_float(x.x))
+EMU_TO_FP8(bfloat16raw, __nv_bfloat16_raw, bfloat16raw2, __nv_bfloat162_raw, emu::BfloatFormat::to_float(x.x))
+#undef EMU_TO_FP8
 inline __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_interpretation_t kind) { return {emu::fp8_to_half(x, kind)}; }
 inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __nv_fp8_interpretation_t kind) {
     return {emu::fp8_to_half(x & 0xffu, kind), emu::fp8_to_half(x >> 8, kind)};

@@ -10,15 +10,12 @@
 #include <time.h>
 
 #include "emu/qualifiers.h"
-#include "emu/vector_types.h"
 #include "emu/error.h"
 #include "emu/block.h"
 #include "emu/block_loops.h"
-#include "emu/shared.h"
-#include "emu/warp.h"
+#include "emu/intrinsics.h"
 #include "emu/atomics.h"
 #include "emu/math.h"
-#include "emu/access.h"
 #include "emu/memory.h"
 #include "emu/device.h"
 #include "emu/launch.h"

@@ -251,11 +251,10 @@ def test_what_another_branch_does_instead_is_not_refused(condition: str) -> None
         KERNEL.format(body=f"#if __CUDA_ARCH__ >= 900\n{WGMMA}\n#else\n    __trap();\n#endif"),
         *(
             KERNEL.format(body=f"#if {condition}\n{WGMMA}\n#else\n    x[0] = 1;\n#endif")
-            for condition in ("__CUDA_ARCH__ >= 0", "__CUDA_ARCH__ < 900", "__CUDA_ARCH__ != 900", "900 >= __CUDA_ARCH__")
-        ),
-        *(
-            KERNEL.format(body=f"#if {condition}\n{WGMMA}\n#else\n    x[0] = 1;\n#endif")
-            for condition in ("__CUDA_ARCH__ >= 900 || FAST", "!defined(__CUDA_ARCH__)", "__CUDA_ARCH__ ? 0 : 1", "__CUDA_ARCH__ == 00")
+            for condition in (
+                *("__CUDA_ARCH__ >= 0", "__CUDA_ARCH__ < 900", "__CUDA_ARCH__ != 900", "900 >= __CUDA_ARCH__"),
+                *("__CUDA_ARCH__ >= 900 || FAST", "!defined(__CUDA_ARCH__)", "__CUDA_ARCH__ ? 0 : 1", "__CUDA_ARCH__ == 00"),
+            )
         ),
         KERNEL.format(body=f"#ifndef __CUDA_ARCH__\n{WGMMA}\n#else\n    x[0] = 1;\n#endif"),
         KERNEL.format(body=f"#if __CUDA_ARCH__ >= 900\n    x[0] = 1;\n#else\n{WGMMA}\n#endif"),

@@ -15,7 +15,7 @@ from sandbox.protocol.wire import AccessCounts, MemoryAccess, SanitizerFinding, 
 def record(**changes: Any) -> dict[str, Any]:
     """A line as the device writes it."""
     fields = {"id": 0, "kind": "race", "severity": "error", "message": "x is written at {0} and read at {1}", "memory": "x (shared)"}
-    fields |= {"kernel": "k", "block": [0, 1, 2], "thread": [3, 4, 5], "count": 7, "places": [], "library": "/nowhere"}
+    fields |= {"block": [0, 1, 2], "thread": [3, 4, 5], "count": 7, "places": []}
     return fields | changes
 
 

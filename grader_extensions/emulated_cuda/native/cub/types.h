@@ -1,4 +1,4 @@
-// What the parts of CUB share: operators, pairs, storage, and the bits that a radix sort compares.
+// What the parts of CUB share: work of threads together, operators, pairs, storage, and the bits that a radix sort compares.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,8 +6,65 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 #include <vector>
+
+// Operations of a block or of lanes of a warp: each thread says where its part lies, one thread does the work for all, and all go on.
+// The threads' stacks are the memory that they exchange through, so nothing lies in shared memory.
+namespace emu EMU_HIDDEN {
+
+// By the thread's number in its block; of the one block that runs on this OS thread.
+inline EMU_THREAD_LOCAL void** shown_parts = nullptr;
+
+inline void** parts() {
+    if (!shown_parts) shown_parts = static_cast<void**>(calloc(max_threads, sizeof(void*)));
+    return shown_parts;
+}
+
+template <class Part>
+using Parts = std::vector<Part*>;
+
+// Threads first to first + count that take part, in the order of their numbers.
+template <class Part>
+Parts<Part> collect_parts(unsigned first, unsigned count) {
+    Parts<Part> found;
+    found.reserve(count);
+    for (unsigned at = first; at < first + count; ++at)
+        if (void* part = parts()[at]) found.push_back(static_cast<Part*>(part));
+    return found;
+}
+
+inline bool is_first_of(unsigned first, unsigned self) {
+    for (unsigned at = first; at < self; ++at)
+        if (parts()[at]) return false;
+    return true;
+}
+
+// `work(parts)` runs once, when every thread of the block has come.
+template <class Part, class Work>
+void block_together(Part& own, Work work) {
+    unsigned self = worker->current().linear;
+    parts()[self] = &own;
+    __syncthreads();
+    if (is_first_of(0, self)) work(collect_parts<Part>(0, worker->launch()->threads()));
+    __syncthreads();
+    parts()[self] = nullptr;
+}
+
+// The same for the `width` lanes, a power of two, that this one is among.
+template <class Part, class Work>
+void lanes_together(unsigned width, Part& own, Work work) {
+    unsigned self = worker->current().linear, first = self & ~(width - 1);
+    unsigned mask = (width == 32 ? ~0u : (1u << width) - 1) << (first % 32);
+    parts()[self] = &own;
+    __syncwarp(mask);
+    if (is_first_of(first, self)) work(collect_parts<Part>(first, width));
+    __syncwarp(mask);
+    parts()[self] = nullptr;
+}
+
+}  // namespace emu
 
 struct __half;
 struct __nv_bfloat16;
@@ -77,11 +134,16 @@ inline int RowMajorTid(int x, int y, int) { return static_cast<int>((threadIdx.z
 
 namespace emulated {
 
-// Memory for a T in shared memory, where no constructor runs. What the threads exchange goes another way.
+// Memory for a T in shared memory, where no constructor runs, and what every class of a block or warp does with it. What the threads exchange
+// goes another way.
 template <class T>
-struct Storage {
-    alignas(16) unsigned char bytes[16];
-    Storage& Alias() { return *this; }
+struct WithStorage {
+    struct TempStorage {
+        alignas(16) unsigned char bytes[16];
+        TempStorage& Alias() { return *this; }
+    };
+    WithStorage() = default;
+    explicit WithStorage(TempStorage&) {}
 };
 
 template <class T>
@@ -119,10 +181,8 @@ template <class Key, class KeyAt>
 std::vector<uint32_t> sorted_order(size_t count, KeyAt key_at, int begin, int end, bool descending) {
     std::vector<KeyBits<Key>> digits(count);
     std::vector<uint32_t> order(count);
-    for (size_t i = 0; i < count; ++i) {
-        digits[i] = key_digits<Key>(key_at(i), begin, end);
-        order[i] = static_cast<uint32_t>(i);
-    }
+    std::iota(order.begin(), order.end(), 0u);
+    for (size_t i = 0; i < count; ++i) digits[i] = key_digits<Key>(key_at(i), begin, end);
     std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return descending ? digits[b] < digits[a] : digits[a] < digits[b]; });
     return order;
 }

@@ -37,12 +37,9 @@ EMU_INLINE T update(T* address, Function next) {
     auto* bits = reinterpret_cast<Bits*>(address);
     Bits seen = __atomic_load_n(bits, __ATOMIC_RELAXED);
     for (;;) {
-        T old, wanted;
-        memcpy(static_cast<void*>(&old), &seen, sizeof old);
-        wanted = next(old);
-        Bits wanted_bits;
-        memcpy(&wanted_bits, &wanted, sizeof wanted);
-        if (__atomic_compare_exchange_n(bits, &seen, wanted_bits, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return old;
+        T old = __builtin_bit_cast(T, seen);
+        auto wanted = __builtin_bit_cast(Bits, static_cast<T>(next(old)));
+        if (__atomic_compare_exchange_n(bits, &seen, wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return old;
     }
 }
 
@@ -58,11 +55,7 @@ template <class T>
 EMU_INLINE T exchange_value(T* address, T value) {
     using Bits = typename BitsOf<T>::type;
     count_atomic();
-    Bits bits, old;
-    memcpy(&bits, &value, sizeof bits);
-    old = __atomic_exchange_n(reinterpret_cast<Bits*>(address), bits, __ATOMIC_RELAXED);
-    memcpy(static_cast<void*>(&value), &old, sizeof old);
-    return value;
+    return __builtin_bit_cast(T, __atomic_exchange_n(reinterpret_cast<Bits*>(address), __builtin_bit_cast(Bits, value), __ATOMIC_RELAXED));
 }
 
 }  // namespace emu

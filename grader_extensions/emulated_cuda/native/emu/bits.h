@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "vector_types.h"
+#include "qualifiers.h"
 
 namespace emu EMU_HIDDEN {
 

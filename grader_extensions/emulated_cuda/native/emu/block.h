@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fiber.h"
-#include "vector_types.h"
+#include "qualifiers.h"
 
 // The shared memory of one worker: one reserved range of addresses, of which a 32-bit offset names every byte, as a shared address does on a
 // GPU.  Every piece of memory in it ends at an unmapped page.  Knows nothing of blocks.
@@ -58,7 +58,11 @@ private:
 }  // namespace emu
 
 #ifdef EMU_SANITIZE
-#include "sanitizer/libc.h"
+extern "C" {  // the C library's own functions, whose usual names the sanitizer takes for checked ones
+void* emu_libc_memcpy(void*, const void*, size_t) noexcept __asm__("memcpy");
+void* emu_libc_memmove(void*, const void*, size_t) noexcept __asm__("memmove");
+void* emu_libc_memset(void*, int, size_t) noexcept __asm__("memset");
+}
 #define EMU_COPY emu_libc_memcpy
 #else
 #define EMU_COPY memcpy
@@ -95,7 +99,7 @@ EMU_OUTLINE void fill_poison(void* memory, size_t bytes) {
     for (size_t at = 0; at < bytes; at += sizeof poison) EMU_COPY(to + at, &poison, bytes - at < 4 ? bytes - at : 4);
 }
 
-struct DeviceQueue;  // of what a grid's threads launch, in device_launch.h
+struct DeviceQueue;  // of what a grid's threads launch, in stream.h
 
 struct Launch {
     const char* name;
@@ -143,7 +147,7 @@ struct SharedSlot {
 struct WarpRegisters;  // of tensor and matrix instructions, in warp_registers.h
 
 class CopyQueue;       // of asynchronous copies, in copy_queue.h
-struct NamedBarrier;   // of bar.sync with a number, in named_barriers.h
+struct NamedBarrier;   // of bar.sync with a number, in ptx/ptx.h
 struct NamedBarriers;
 
 class Worker;
@@ -198,6 +202,15 @@ public:
     bool could_take_block() const { return could_take_block_; }
 
 private:
+    // An entry of what only some kernels need, made at its first use and cleared for each block.
+    template <class T>
+    T& of_block(std::shared_ptr<T[]>& entries, unsigned count, unsigned at) {
+        if (!entries) entries = std::shared_ptr<T[]>(new T[count]);
+        T& entry = entries[at];
+        if (entry.block_serial != block_serial_) entry.clear();
+        entry.block_serial = block_serial_;
+        return entry;
+    }
     static void fiber_main();
     void begin_block(const Launch& launch, uint3 block_index);
     void start_thread(unsigned linear);
@@ -253,7 +266,7 @@ private:
     void* dynamic_base_ = nullptr;
     std::shared_ptr<WarpRegisters[]> warp_registers_;
     std::shared_ptr<CopyQueue[]> copy_queues_;
-    std::shared_ptr<NamedBarriers> named_;
+    std::shared_ptr<NamedBarriers[]> named_;
     void (*after_exit_)(Worker&) = nullptr;  // set with the first numbered barrier
 };
 

@@ -56,15 +56,7 @@ private:
     size_t first_copy_ = 0, first_group_ = 0;
 };
 
-inline CopyQueue& Worker::copy_queue() {
-    if (!copy_queues_) copy_queues_ = std::shared_ptr<CopyQueue[]>(new CopyQueue[max_threads]);
-    CopyQueue& queue = copy_queues_[current_->linear];
-    if (queue.block_serial != block_serial_) {
-        queue.block_serial = block_serial_;
-        queue.clear();
-    }
-    return queue;
-}
+inline CopyQueue& Worker::copy_queue() { return of_block(copy_queues_, max_threads, current_->linear); }
 inline CopyQueue& copy_queue() { return worker->copy_queue(); }
 
 }  // namespace emu

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "kernel_attributes.h"
-#include "cuda_array.h"
+#include "launch.h"
+#include "texture.h"
 
 struct cudaDeviceProp {
     char name[256];
@@ -128,9 +128,7 @@ inline cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVer
 template <class Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int threads, size_t dynamic_bytes) {
     if (threads <= 0 || threads > 1024) return emu::report(cudaErrorInvalidValue);
-    int by_threads = 2048 / threads, by_memory = static_cast<int>((emu::max_shared_bytes + 1024) / (dynamic_bytes + 1024));
-    *blocks = by_threads < by_memory ? (by_threads < 32 ? by_threads : 32) : by_memory;
-    return cudaSuccess;
+    return emu::answer(blocks, static_cast<int>(emu::blocks_at_once(static_cast<unsigned>(threads), dynamic_bytes)));
 }
 template <class Kernel>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel, size_t = 0, int limit = 0) {

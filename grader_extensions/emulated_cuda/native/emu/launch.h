@@ -6,9 +6,97 @@
 
 #include <utility>
 
+#include "block.h"
 #include "error.h"
-#include "kernel_attributes.h"
 #include "stream.h"
+
+// What cudaFuncSetAttribute remembers about a kernel.  A kernel is known by the function that EMU_KERNEL_ENTRY stands
+// in: asking for its identity calls it in probe mode, where the first statement answers and returns.
+namespace emu EMU_HIDDEN {
+
+inline EMU_THREAD_LOCAL bool probing = false;
+inline EMU_THREAD_LOCAL const char* probed = nullptr;
+
+// What __cluster_dims__ of the probed kernel says; whether any kernel has it.
+inline EMU_THREAD_LOCAL unsigned probed_cluster[3] = {1, 1, 1};
+inline bool any_cluster = false;
+
+#define EMU_CLUSTER_ENTRY(...)                              \
+    if (::emu::probing) [[unlikely]] {                      \
+        const dim3 emu_cluster(__VA_ARGS__);                \
+        ::emu::probed_cluster[0] = emu_cluster.x;           \
+        ::emu::probed_cluster[1] = emu_cluster.y;           \
+        ::emu::probed_cluster[2] = emu_cluster.z;           \
+    }                                                       \
+    EMU_KERNEL_ENTRY
+
+// __PRETTY_FUNCTION__ is one array for each instantiation of a template, so its address is the identity.
+#define EMU_KERNEL_ENTRY                             \
+    if (::emu::probing) [[unlikely]] {               \
+        ::emu::probed = __PRETTY_FUNCTION__;         \
+        return;                                      \
+    }
+
+template <class Call>
+const char* probe(Call call) {
+    probing = true;
+    probed = nullptr;
+    call();
+    probing = false;
+    return probed;
+}
+
+struct KernelAttributes {
+    const char* kernel;
+    size_t dynamic_shared_bytes;
+};
+
+inline std::vector<KernelAttributes> kernel_attributes;
+inline bool any_shared_limit_raised = false;
+
+// How many blocks a multiprocessor holds, by their threads and their shared memory.
+inline unsigned blocks_at_once(unsigned threads, size_t dynamic_bytes) {
+    size_t by_memory = (max_shared_bytes + 1024) / (dynamic_bytes + 1024);
+    return static_cast<unsigned>(std::min(std::min(size_t{2048 / threads}, by_memory), size_t{32}));
+}
+
+size_t shared_limit_of(const Launch& launch);
+dim3 cluster_of(const Launch& launch);
+KernelAttributes& attributes_of(const void* function);
+
+}  // namespace emu
+
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 13,
+};
+enum cudaSharedCarveout { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100, cudaSharedmemCarveoutMaxL1 = 0 };
+enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
+enum cudaSharedMemConfig { cudaSharedMemBankSizeDefault, cudaSharedMemBankSizeFourByte, cudaSharedMemBankSizeEightByte };
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+    int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes, preferredShmemCarveout;
+};
+
+// A kernel is given as a function or as its address.
+template <class Function>
+cudaError_t cudaFuncSetAttribute(Function* function, cudaFuncAttribute attribute, int value) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || static_cast<size_t>(value) > emu::max_shared_bytes) return emu::report(cudaErrorInvalidValue);
+    emu::attributes_of(reinterpret_cast<const void*>(function)).dynamic_shared_bytes = static_cast<size_t>(value);
+    emu::any_shared_limit_raised = true;
+    return cudaSuccess;
+}
+template <class Function>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, Function* function) {
+    const emu::KernelAttributes& attributes = emu::attributes_of(reinterpret_cast<const void*>(function));
+    *out = {0, 0, 0, 1024, 32, 90, 90, 0, static_cast<int>(attributes.dynamic_shared_bytes), -1};
+    return cudaSuccess;
+}
+template <class Function>
+cudaError_t cudaFuncSetCacheConfig(Function*, cudaFuncCache) { return cudaSuccess; }
+template <class Function>
+cudaError_t cudaFuncSetSharedMemConfig(Function*, cudaSharedMemConfig) { return cudaSuccess; }
 
 #define EMU_NAME(...) #__VA_ARGS__
 
@@ -60,9 +148,9 @@ Kernel<Body> emu_kernel(const char* name, Body body) { return {name, body}; }
 
 // cudaLaunchKernel hands arguments over as addresses; the kernel's own type says what lies there.
 template <class... P, size_t... I>
-void call_with(void (*function)(P...), void** args, const Configured<void (*)(P...)>& launch, std::index_sequence<I...>) {
-    (void)function;
+cudaError_t launch_with(void** args, const Configured<void (*)(P...)>& launch, std::index_sequence<I...>) {
     launch(*static_cast<std::remove_cv_t<P>*>(args[I])...);
+    return cudaPeekAtLastError();
 }
 
 }  // namespace emu
@@ -70,8 +158,7 @@ void call_with(void (*function)(P...), void** args, const Configured<void (*)(P.
 template <class... P>
 cudaError_t cudaLaunchKernel(void (*function)(P...), dim3 grid, dim3 block, void** args, size_t dynamic_bytes = 0, cudaStream_t stream = nullptr) {
     emu::Kernel<void (*)(P...)> kernel{"a kernel launched by cudaLaunchKernel", function};
-    emu::call_with(function, args, kernel.emu_on(grid, block, dynamic_bytes, stream), std::index_sequence_for<P...>{});
-    return cudaPeekAtLastError();
+    return emu::launch_with(args, kernel.emu_on(grid, block, dynamic_bytes, stream), std::index_sequence_for<P...>{});
 }
 
 template <class... P>
@@ -80,8 +167,7 @@ cudaError_t cudaLaunchCooperativeKernel(void (*function)(P...), dim3 grid, dim3 
     emu::Kernel<void (*)(P...)> kernel{"a kernel launched by cudaLaunchCooperativeKernel", function};
     emu::Configured<void (*)(P...)> launch = kernel.emu_on(grid, block, dynamic_bytes, stream);
     launch.cooperative = true;
-    emu::call_with(function, args, launch, std::index_sequence_for<P...>{});
-    return cudaPeekAtLastError();
+    return emu::launch_with(args, launch, std::index_sequence_for<P...>{});
 }
 
 enum cudaLaunchAttributeID {

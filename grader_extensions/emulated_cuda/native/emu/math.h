@@ -94,21 +94,18 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
 
 // Round to nearest is what the host does.  fma is exact by contract, with or without the instruction.
-#define EMU_ROUNDED(suffix)                                                         \
-    inline float __fadd_##suffix(float a, float b) { return a + b; }                \
-    inline float __fsub_##suffix(float a, float b) { return a - b; }                \
-    inline float __fmul_##suffix(float a, float b) { return a * b; }                \
-    inline float __fdiv_##suffix(float a, float b) { return a / b; }                \
-    inline float __fmaf_##suffix(float a, float b, float c) { return fmaf(a, b, c); } \
-    inline float __frcp_##suffix(float a) { return 1.0f / a; }                      \
-    inline float __fsqrt_##suffix(float a) { return sqrtf(a); }                     \
-    inline double __dadd_##suffix(double a, double b) { return a + b; }             \
-    inline double __dsub_##suffix(double a, double b) { return a - b; }             \
-    inline double __dmul_##suffix(double a, double b) { return a * b; }             \
-    inline double __ddiv_##suffix(double a, double b) { return a / b; }             \
-    inline double __fma_##suffix(double a, double b, double c) { return fma(a, b, c); } \
-    inline double __drcp_##suffix(double a) { return 1.0 / a; }                     \
-    inline double __dsqrt_##suffix(double a) { return ::sqrt(a); }
-EMU_ROUNDED(rn)
-#undef EMU_ROUNDED
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float __frcp_rn(float a) { return 1.0f / a; }
+inline float __fsqrt_rn(float a) { return sqrtf(a); }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+inline double __drcp_rn(double a) { return 1.0 / a; }
+inline double __dsqrt_rn(double a) { return ::sqrt(a); }
 inline float __frsqrt_rn(float a) { return static_cast<float>(1.0 / ::sqrt(static_cast<double>(a))); }

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include "fault.h"
 #include "stream.h"
 
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
@@ -95,7 +94,7 @@ inline cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind
     if (bytes && (!to || !from)) return report(cudaErrorInvalidValue);
     enqueue(stream, [=] {
         if (bytes) memmove(to, from, bytes);
-        EMU_TELL(host_wrote(to, bytes));
+        EMU_TELL(mark_initialised(to, bytes));
     });
     return cudaSuccess;
 }
@@ -113,38 +112,29 @@ inline cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream =
     if (bytes && !to) return report(cudaErrorInvalidValue);
     enqueue(stream, [=] {
         if (bytes) memset(to, value, bytes);
-        EMU_TELL(host_wrote(to, bytes));
+        EMU_TELL(mark_initialised(to, bytes));
     });
     return cudaSuccess;
 }
 
 }  // namespace emu
 
-// The runtime's memory calls, each with its typed form where CUDA has one.
-inline cudaError_t cudaMalloc(void** out, size_t bytes) { return emu::allocate(out, bytes); }
-inline cudaError_t cudaMallocManaged(void** out, size_t bytes, unsigned = cudaMemAttachGlobal) { return emu::allocate(out, bytes); }
-inline cudaError_t cudaMallocHost(void** out, size_t bytes, unsigned = 0) { return emu::allocate(out, bytes); }
-inline cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) { return emu::allocate(out, bytes); }
-inline cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t) { return emu::allocate(out, bytes); }
-inline cudaError_t cudaMallocPitch(void** out, size_t* pitch, size_t width, size_t height) {
-    *pitch = (width + 511) / 512 * 512;
-    return emu::allocate(out, *pitch * height);
-}
-template <class T>
-cudaError_t cudaMalloc(T** out, size_t bytes) { return emu::allocate(reinterpret_cast<void**>(out), bytes); }
-template <class T>
-cudaError_t cudaMallocManaged(T** out, size_t bytes, unsigned = cudaMemAttachGlobal) {
-    return emu::allocate(reinterpret_cast<void**>(out), bytes);
-}
-template <class T>
-cudaError_t cudaMallocHost(T** out, size_t bytes, unsigned = 0) { return emu::allocate(reinterpret_cast<void**>(out), bytes); }
-template <class T>
-cudaError_t cudaHostAlloc(T** out, size_t bytes, unsigned) { return emu::allocate(reinterpret_cast<void**>(out), bytes); }
-template <class T>
-cudaError_t cudaMallocAsync(T** out, size_t bytes, cudaStream_t) { return emu::allocate(reinterpret_cast<void**>(out), bytes); }
+// The runtime's memory calls.  Those that allocate have a typed form too.
+#define EMU_UNPACK(...) __VA_ARGS__
+#define EMU_ALLOCATES(name, parameters)                                                                                   \
+    inline cudaError_t name(void** out, size_t bytes EMU_UNPACK parameters) { return emu::allocate(out, bytes); }         \
+    template <class T>                                                                                                    \
+    cudaError_t name(T** out, size_t bytes EMU_UNPACK parameters) { return emu::allocate(reinterpret_cast<void**>(out), bytes); }
+EMU_ALLOCATES(cudaMalloc, ())
+EMU_ALLOCATES(cudaMallocManaged, (, unsigned = cudaMemAttachGlobal))
+EMU_ALLOCATES(cudaMallocHost, (, unsigned = 0))
+EMU_ALLOCATES(cudaHostAlloc, (, unsigned))
+EMU_ALLOCATES(cudaMallocAsync, (, cudaStream_t))
+#undef EMU_ALLOCATES
 template <class T>
 cudaError_t cudaMallocPitch(T** out, size_t* pitch, size_t width, size_t height) {
-    return cudaMallocPitch(reinterpret_cast<void**>(out), pitch, width, height);
+    *pitch = (width + 511) / 512 * 512;
+    return emu::allocate(reinterpret_cast<void**>(out), *pitch * height);
 }
 
 inline cudaError_t cudaFree(void* address) { return emu::release(address); }
@@ -165,22 +155,19 @@ inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const vo
 }
 inline cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t = nullptr) { return cudaSuccess; }
 
-inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) { return emu::copy(to, from, bytes, kind); }
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
-    return emu::copy(to, from, bytes, kind, stream);
-}
+// A call at once, and the same in a stream.
+#define EMU_ALSO_ASYNC(name, parameters, call)                                                                       \
+    inline cudaError_t name##Async(EMU_UNPACK parameters, cudaStream_t stream = nullptr) { return emu::call; }       \
+    inline cudaError_t name(EMU_UNPACK parameters) {                                                                 \
+        constexpr cudaStream_t stream = nullptr;                                                                     \
+        return emu::call;                                                                                            \
+    }
+EMU_ALSO_ASYNC(cudaMemcpy, (void* to, const void* from, size_t bytes, cudaMemcpyKind kind), copy(to, from, bytes, kind, stream))
+EMU_ALSO_ASYNC(cudaMemcpy2D,
+               (void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind),
+               copy_rows(to, to_pitch, from, from_pitch, width, height, stream))
+EMU_ALSO_ASYNC(cudaMemset, (void* to, int value, size_t bytes), fill(to, value, bytes, stream))
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) { return emu::copy(to, from, bytes, cudaMemcpyDefault); }
-inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind) {
-    return emu::copy_rows(to, to_pitch, from, from_pitch, width, height, nullptr);
-}
-inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
-                                     cudaMemcpyKind, cudaStream_t stream = nullptr) {
-    return emu::copy_rows(to, to_pitch, from, from_pitch, width, height, stream);
-}
-inline cudaError_t cudaMemset(void* to, int value, size_t bytes) { return emu::fill(to, value, bytes); }
-inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr) {
-    return emu::fill(to, value, bytes, stream);
-}
 inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
     for (size_t row = 0; row < height; ++row) {
         memset(static_cast<char*>(to) + row * pitch, value, width);

@@ -3,8 +3,7 @@
 #pragma once
 
 #include "launch.h"
-#include "pool.h"
-#include "team.h"
+#include "crew.h"
 
 #ifdef EMU_DEVICE_OBJECT
 // Weak: a source that has these functions itself, such as with other containers, comes first in the link and uses its own.
@@ -14,7 +13,7 @@
 #endif
 
 // What profile mode has called before and after each launch, with x, y, z of grid and block; nothing in any other mode. The runner finds it
-// by its name (sandbox/languages/launch_hook.py).
+// by its name (grader_extensions/modes/box/torch_profile.py).
 extern "C" {
 __attribute__((weak, used, visibility("default"))) void (*grader_launch_hook)(const char* kernel, const unsigned* sizes, size_t dynamic_bytes,
                                                                               int begins) = nullptr;
@@ -82,9 +81,7 @@ inline cudaError_t check_launch(const Launch& launch) {
 
 // As many blocks as eight multiprocessors hold, by their threads and their shared memory.
 inline uint64_t most_cooperative_blocks(const Launch& launch) {
-    size_t by_threads = 2048 / launch.threads(), by_memory = (max_shared_bytes + 1024) / (launch.dynamic_bytes + 1024);
-    size_t each = by_threads < by_memory ? by_threads : by_memory;
-    return 8 * (each < 32 ? each : 32);
+    return uint64_t{8} * blocks_at_once(launch.threads(), launch.dynamic_bytes);
 }
 
 inline cudaError_t check_team(const Launch& launch) {
@@ -110,7 +107,7 @@ inline int run_blocks(const Launch& launch) {
 EMU_ONCE(inline) cudaError_t launch_error(const Launch& launch) {
     cudaError_t checked = check_launch(launch);
     if (checked == cudaSuccess) checked = check_team(launch);
-    if (checked != cudaSuccess) EMU_TELL(launch_failed(launch.name, cudaGetErrorName(checked)));
+    if (checked != cudaSuccess) EMU_TELL(launch_failed(cudaGetErrorName(checked)));
     return report(checked);
 }
 
@@ -128,7 +125,7 @@ EMU_ONCE(inline) cudaError_t run_launch(Launch launch) {
     cudaError_t ended = static_cast<cudaError_t>(run_blocks(launch));
     EMU_TELL(launch_ends());
     report_launch(launch, 0);
-    if (ended != cudaSuccess) EMU_TELL(launch_failed(launch.name, cudaGetErrorName(ended)));
+    if (ended != cudaSuccess) EMU_TELL(launch_failed(cudaGetErrorName(ended)));
     else run_launches_of(queue);
     return report(ended);
 }

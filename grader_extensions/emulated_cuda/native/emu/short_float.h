@@ -56,31 +56,28 @@ inline EMU_T EMU_OF(make_, )(unsigned short bits) { return EMU_T(EMU_RAW{bits});
 
 inline float EMU_OF(__, 2float)(EMU_T a) { return a; }
 inline EMU_T EMU_OF(__float2, )(float a) { return a; }
-inline EMU_T EMU_OF(__float2, _rn)(float a) { return a; }
 inline EMU_T EMU_OF(__double2, )(double a) { return a; }
-inline EMU_T EMU_OF(__float2, _rz)(float a) { return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(a, emu::Rounding::TowardZero)); }
-inline EMU_T EMU_OF(__float2, _ru)(float a) { return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(a, emu::Rounding::Up)); }
-inline EMU_T EMU_OF(__float2, _rd)(float a) { return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(a, emu::Rounding::Down)); }
 inline unsigned short EMU_OF(__, _as_ushort)(EMU_T a) { return a.__x; }
 inline short EMU_OF(__, _as_short)(EMU_T a) { return static_cast<short>(a.__x); }
 inline EMU_T EMU_OF(__ushort_as_, )(unsigned short bits) { return emu::EMU_OF(make_, )(bits); }
 inline EMU_T EMU_OF(__short_as_, )(short bits) { return emu::EMU_OF(make_, )(static_cast<unsigned short>(bits)); }
 
-#define EMU_CONVERT(from, From)                                                                                 \
-    inline EMU_T EMU_OF(__##from##2, _rn)(From a) { return EMU_T(a); }                                           \
-    inline EMU_T EMU_OF(__##from##2, _rz)(From a) {                                                              \
-        return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(static_cast<double>(a), emu::Rounding::TowardZero)); \
-    }                                                                                                           \
-    inline EMU_T EMU_OF(__##from##2, _rd)(From a) {                                                              \
-        return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(static_cast<double>(a), emu::Rounding::Down));  \
-    }                                                                                                           \
-    inline EMU_T EMU_OF(__##from##2, _ru)(From a) {                                                              \
-        return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(static_cast<double>(a), emu::Rounding::Up));    \
-    }                                                                                                           \
-    inline From EMU_OF(__, 2##from##_rn)(EMU_T a) { return emu::saturate_to_all<From>(rintf(a)); }               \
-    inline From EMU_OF(__, 2##from##_rz)(EMU_T a) { return emu::saturate_to_all<From>(truncf(a)); }              \
-    inline From EMU_OF(__, 2##from##_rd)(EMU_T a) { return emu::saturate_to_all<From>(floorf(a)); }              \
+#define EMU_ROUNDED(from, From, suffix, how)                                                                      \
+    inline EMU_T EMU_OF(__##from##2, suffix)(From a) {                                                            \
+        return emu::EMU_OF(make_, )(emu::EMU_FORMAT::from_double(static_cast<double>(a), emu::Rounding::how));    \
+    }
+#define EMU_FROM(from, From)                                          \
+    inline EMU_T EMU_OF(__##from##2, _rn)(From a) { return EMU_T(a); } \
+    EMU_ROUNDED(from, From, _rz, TowardZero)                          \
+    EMU_ROUNDED(from, From, _rd, Down)                                \
+    EMU_ROUNDED(from, From, _ru, Up)
+#define EMU_CONVERT(from, From)                                                                    \
+    EMU_FROM(from, From)                                                                           \
+    inline From EMU_OF(__, 2##from##_rn)(EMU_T a) { return emu::saturate_to_all<From>(rintf(a)); }  \
+    inline From EMU_OF(__, 2##from##_rz)(EMU_T a) { return emu::saturate_to_all<From>(truncf(a)); } \
+    inline From EMU_OF(__, 2##from##_rd)(EMU_T a) { return emu::saturate_to_all<From>(floorf(a)); } \
     inline From EMU_OF(__, 2##from##_ru)(EMU_T a) { return emu::saturate_to_all<From>(ceilf(a)); }
+EMU_FROM(float, float)
 EMU_CONVERT(int, int)
 EMU_CONVERT(uint, unsigned)
 EMU_CONVERT(short, short)
@@ -88,6 +85,8 @@ EMU_CONVERT(ushort, unsigned short)
 EMU_CONVERT(ll, long long)
 EMU_CONVERT(ull, unsigned long long)
 #undef EMU_CONVERT
+#undef EMU_FROM
+#undef EMU_ROUNDED
 
 inline EMU_T2 EMU_OF(__halves2, 2)(EMU_T a, EMU_T b) { return {a, b}; }
 inline EMU_T2 EMU_OF(make_, 2)(EMU_T a, EMU_T b) { return {a, b}; }

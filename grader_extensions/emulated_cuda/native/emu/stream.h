@@ -67,7 +67,7 @@ enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureSta
 
 // Work that the threads of a kernel ask for (dynamic parallelism).  A grid keeps it in the order of the calls; it is done when all blocks
 // of the grid have ended, and the grid is complete when it is done.  So a child sees all that its parent wrote, and the children of one
-// block run in order in whatever stream.  Included by stream.h.
+// block run in order in whatever stream.
 namespace emu EMU_HIDDEN {
 
 inline constexpr unsigned most_nested_launches = 24;

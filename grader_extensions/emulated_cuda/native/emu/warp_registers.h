@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "block.h"
-#include "fault.h"
 
 namespace emu EMU_HIDDEN {
 
@@ -25,17 +24,11 @@ struct WarpRegisters {
     RegisterExchange turns[2];
     uint32_t turn_of_lane = 0;
     uint64_t block_serial = 0;
+
+    void clear() { turn_of_lane = turns[0].arrived = turns[1].arrived = 0; }
 };
 
-inline WarpRegisters& Worker::warp_registers() {
-    if (!warp_registers_) warp_registers_ = std::shared_ptr<WarpRegisters[]>(new WarpRegisters[max_threads / 32]);
-    WarpRegisters& registers = warp_registers_[current_->linear / 32];
-    if (registers.block_serial != block_serial_) {
-        registers.block_serial = block_serial_;
-        registers.turn_of_lane = registers.turns[0].arrived = registers.turns[1].arrived = 0;
-    }
-    return registers;
-}
+inline WarpRegisters& Worker::warp_registers() { return of_block(warp_registers_, max_threads / 32, current_->linear / 32); }
 
 [[noreturn]] inline void trap_at(const char* instruction, const char* sentence) {
     char what[256];

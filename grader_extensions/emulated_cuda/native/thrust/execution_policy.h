@@ -2,4 +2,4 @@
 #pragma once
 #include_next <thrust/execution_policy.h>
 
-#include "../emu/libraries/thrust_policy.h"
+#include "system/cuda/execution_policy.h"

@@ -1,1 +1,1 @@
-#include "../../emu/torch/stream.h"
+#include "../../emu/torch/context.h"

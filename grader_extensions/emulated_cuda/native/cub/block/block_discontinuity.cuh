@@ -1,1 +1,1 @@
-#include "parts.h"
+#include "block.h"

@@ -1,1 +1,1 @@
-#include "scan.h"
+#include "block.h"

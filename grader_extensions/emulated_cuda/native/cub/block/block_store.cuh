@@ -1,1 +1,1 @@
-#include "exchange.h"
+#include "block.h"

@@ -1,1 +1,1 @@
-#include "select.h"
+#include "device.h"

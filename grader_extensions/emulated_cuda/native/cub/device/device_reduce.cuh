@@ -1,1 +1,1 @@
-#include "reduce.h"
+#include "device.h"

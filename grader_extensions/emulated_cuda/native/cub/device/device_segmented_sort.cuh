@@ -1,1 +1,1 @@
-#include "sort.h"
+#include "device.h"

@@ -1,9 +1,7 @@
 // cub::WarpReduce, WarpScan, WarpMergeSort and the shuffles.
 #pragma once
 
-#include "../block/reduce.h"
-#include "../block/scan.h"
-#include "../block/sort.h"
+#include "../block/block.h"
 
 namespace cub {
 
@@ -31,12 +29,11 @@ void reduce_segments(const Parts& parts, Operation operation, bool heads) {
 
 // As on the GPU, only the first lane gets the result.
 template <class T, int Width = 32, int = 0>
-class WarpReduce {
+class WarpReduce : public emulated::WithStorage<T> {
     static_assert(Width > 0 && Width <= 32 && (Width & (Width - 1)) == 0, "the emulated device has cub::WarpReduce of 1, 2, 4, 8, 16 or 32 lanes");
 
 public:
-    using TempStorage = emulated::Storage<T>;
-    explicit WarpReduce(TempStorage&) {}
+    using emulated::WithStorage<T>::WithStorage;
     template <class Operation>
     T Reduce(T value, Operation operation, int valid = Width) {
         emulated::ReducePart<T> own{value};
@@ -69,7 +66,7 @@ private:
 };
 
 template <class T, int Width = 32, int = 0>
-class WarpScan {
+class WarpScan : public emulated::WithStorage<T> {
     static_assert(Width > 0 && Width <= 32 && (Width & (Width - 1)) == 0, "the emulated device has cub::WarpScan of 1, 2, 4, 8, 16 or 32 lanes");
 
     template <class Operation>
@@ -82,8 +79,7 @@ class WarpScan {
     }
 
 public:
-    using TempStorage = emulated::Storage<T>;
-    explicit WarpScan(TempStorage&) {}
+    using emulated::WithStorage<T>::WithStorage;
     void InclusiveSum(T in, T& out) { run(in, out, cub::Sum(), true, false, T{}); }
     void InclusiveSum(T in, T& out, T& aggregate) { aggregate = run(in, out, cub::Sum(), true, false, T{}); }
     void ExclusiveSum(T in, T& out) { run(in, out, cub::Sum(), false, true, T{}); }
@@ -121,10 +117,9 @@ public:
 };
 
 template <class Key, int Items, int Width = 32, class Value = NullType>
-class WarpMergeSort {
+class WarpMergeSort : public emulated::WithStorage<Key> {
 public:
-    using TempStorage = emulated::Storage<Key>;
-    explicit WarpMergeSort(TempStorage&) {}
+    using emulated::WithStorage<Key>::WithStorage;
     template <class Less>
     void Sort(Key (&keys)[Items], Less less) { run(keys, nullptr, less); }
     template <class Less>
@@ -134,13 +129,7 @@ private:
     template <class Less>
     void run(Key* keys, Value* values, Less less) {
         emulated::SortPart<Key, Value> own{keys, values};
-        emu::lanes_together(Width, own, [&](const auto& parts) {
-            std::vector<uint32_t> order(parts.size() * Items);
-            for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint32_t>(i);
-            auto key_at = [&](uint32_t i) -> const Key& { return parts[i / Items]->keys[i % Items]; };
-            std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return less(key_at(a), key_at(b)); });
-            emulated::reorder<Key, Value>(parts, Items, order, false);
-        });
+        emu::lanes_together(Width, own, [&](const auto& parts) { emulated::merge_sort_parts<Key, Value>(parts, Items, less, Items * Width); });
     }
 };
 

@@ -21,10 +21,7 @@ inline constexpr memory_order memory_order_acq_rel = memory_order::acq_rel;
 inline constexpr memory_order memory_order_seq_cst = memory_order::seq_cst;
 }  // namespace std
 using std::thread_scope;
-using std::thread_scope_system;
-using std::thread_scope_device;
-using std::thread_scope_block;
-using std::thread_scope_thread;
+using enum std::thread_scope;
 using std::memory_order;
 using std::memory_order_relaxed;
 using std::memory_order_consume;
@@ -66,11 +63,6 @@ class AtomicOperations {
     using Difference = ::std::conditional_t<::std::is_pointer_v<T>, ptrdiff_t, T>;
 
     T* at() const { return static_cast<const Self*>(this)->address(); }
-    static T value_of(Bits bits) {
-        T value;
-        memcpy(static_cast<void*>(&value), &bits, sizeof value);
-        return value;
-    }
     template <class Function>
     T change(Order order, Function next) const {
         count_atomic();
@@ -88,7 +80,7 @@ public:
     bool is_lock_free() const { return true; }
     T load(Order = strongest) const {
         count_atomic();
-        return value_of(__atomic_load_n(reinterpret_cast<Bits*>(at()), __ATOMIC_SEQ_CST));
+        return __builtin_bit_cast(T, __atomic_load_n(reinterpret_cast<Bits*>(at()), __ATOMIC_SEQ_CST));
     }
     void store(T value, Order order = strongest) const { exchange(value, order); }
     T exchange(T value, Order order = strongest) const {
@@ -100,9 +92,9 @@ public:
     bool compare_exchange_strong(T& expected, T value, Order order = strongest, Order = strongest) const {
         count_atomic();
         cuda::atomic_thread_fence(order, scope);
-        Bits seen = static_cast<Bits>(to_bits(expected)), wanted = static_cast<Bits>(to_bits(value));
+        auto seen = __builtin_bit_cast(Bits, expected), wanted = __builtin_bit_cast(Bits, value);
         if (__atomic_compare_exchange_n(reinterpret_cast<Bits*>(at()), &seen, wanted, false, EMU_SWAP_ORDER, EMU_SWAP_ORDER)) return true;
-        expected = value_of(seen);
+        expected = __builtin_bit_cast(T, seen);
         return false;
     }
     bool compare_exchange_weak(T& expected, T value, Order order = strongest, Order = strongest) const {

@@ -1,4 +1,4 @@
-// cuda::barrier.  A waiting thread lets the others of its block run until the phase ends.
+// cuda::barrier and cuda::pipeline.  A thread that waits lets the others of its block run until the phase ends.
 #pragma once
 
 #include <utility>
@@ -81,6 +81,116 @@ async_contract_fulfillment memcpy_async(const Group& group, T* to, const T* from
 }
 template <class T, class Size, thread_scope Scope, class Completion>
 async_contract_fulfillment memcpy_async(T* to, const T* from, Size bytes, barrier<Scope, Completion>&) {
+    memcpy(static_cast<void*>(to), from, bytes);
+    return async_contract_fulfillment::async;
+}
+
+// cuda::pipeline.  A stage has a barrier that producers arrive at and one that consumers arrive at; every thread counts its own turns.
+
+enum class pipeline_role { producer, consumer };
+
+template <thread_scope Scope, uint8_t Stages>
+struct pipeline_shared_state {
+    barrier<Scope> produced[Stages], consumed[Stages];
+    unsigned producers;
+
+    pipeline_shared_state() = default;
+    pipeline_shared_state(const pipeline_shared_state&) = delete;
+    void start(size_t producing, size_t consuming) {
+        for (unsigned stage = 0; stage < Stages; ++stage) {
+            init(&produced[stage], static_cast<ptrdiff_t>(producing));
+            init(&consumed[stage], static_cast<ptrdiff_t>(consuming));
+        }
+    }
+};
+
+template <thread_scope Scope>
+class pipeline {
+public:
+    pipeline(barrier<Scope>* produced, barrier<Scope>* consumed, unsigned stages) : produced_(produced), consumed_(consumed), stages_(stages) {}
+    pipeline(pipeline&&) = default;
+    pipeline(const pipeline&) = delete;
+    pipeline& operator=(const pipeline&) = delete;
+
+    // Waits until the consumers have released what this stage held a round ago.
+    void producer_acquire() {
+        if (head_ >= stages_) wait(consumed_[head_ % stages_], head_ / stages_ - 1);
+    }
+    void producer_commit() { (void)produced_[head_++ % stages_].arrive(); }
+    void consumer_wait() { wait(produced_[tail_ % stages_], tail_ / stages_); }
+    template <class Duration>
+    bool consumer_wait_for(const Duration&) {
+        if (ended(produced_[tail_ % stages_], tail_ / stages_)) return true;
+        emu::let_others_run();
+        return ended(produced_[tail_ % stages_], tail_ / stages_);
+    }
+    void consumer_release() { (void)consumed_[tail_++ % stages_].arrive(); }
+    bool quit() { return true; }
+
+private:
+    static bool ended(const barrier<Scope>& stage, uint64_t phase) { return stage.phases() != phase % (uint64_t{1} << 22); }
+    static void wait(const barrier<Scope>& stage, uint64_t phase) {
+        while (!ended(stage, phase)) emu::let_others_run();
+    }
+
+    barrier<Scope>*produced_, *consumed_;
+    uint64_t stages_, head_ = 0, tail_ = 0;
+};
+
+// A thread's own: its copies are done when they are asked for.
+template <>
+class pipeline<thread_scope_thread> {
+public:
+    pipeline() = default;
+    pipeline(pipeline&&) = default;
+    pipeline(const pipeline&) = delete;
+    pipeline& operator=(const pipeline&) = delete;
+    void producer_acquire() {}
+    void producer_commit() {}
+    void consumer_wait() {}
+    template <class Duration>
+    bool consumer_wait_for(const Duration&) { return true; }
+    void consumer_release() {}
+    bool quit() { return true; }
+};
+
+inline pipeline<thread_scope_thread> make_pipeline() { return {}; }
+
+template <class Group, thread_scope Scope, uint8_t Stages>
+pipeline<Scope> make_pipeline(const Group& group, pipeline_shared_state<Scope, Stages>* state) {
+    if (group.thread_rank() == 0) state->start(group.num_threads(), group.num_threads());
+    group.sync();
+    return {state->produced, state->consumed, Stages};
+}
+
+template <class Group, thread_scope Scope, uint8_t Stages>
+pipeline<Scope> make_pipeline(const Group& group, pipeline_shared_state<Scope, Stages>* state, size_t producers) {
+    if (group.thread_rank() == 0) state->start(producers, group.num_threads() - producers);
+    group.sync();
+    return {state->produced, state->consumed, Stages};
+}
+
+template <class Group, thread_scope Scope, uint8_t Stages>
+pipeline<Scope> make_pipeline(const Group& group, pipeline_shared_state<Scope, Stages>* state, pipeline_role role) {
+    if (group.thread_rank() == 0) state->producers = 0;
+    group.sync();
+    if (role == pipeline_role::producer) atomicAdd(&state->producers, 1u);
+    group.sync();
+    return make_pipeline(group, state, size_t{state->producers});
+}
+
+template <uint8_t Prior>
+void pipeline_consumer_wait_prior(pipeline<thread_scope_thread>&) {}
+template <thread_scope Scope>
+void pipeline_producer_commit(pipeline<thread_scope_thread>&, barrier<Scope>&) {}
+
+template <class Group, class T, class Size, thread_scope Scope>
+async_contract_fulfillment memcpy_async(const Group& group, T* to, const T* from, Size bytes, pipeline<Scope>&) {
+    emu::copy_share(to, from, bytes, group.thread_rank(), group.num_threads());
+    return async_contract_fulfillment::async;
+}
+template <class T, class Size, thread_scope Scope>
+async_contract_fulfillment memcpy_async(T* to, const T* from, Size bytes, pipeline<Scope>&) {
     memcpy(static_cast<void*>(to), from, bytes);
     return async_contract_fulfillment::async;
 }

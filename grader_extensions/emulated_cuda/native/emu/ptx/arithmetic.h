@@ -1,16 +1,168 @@
-// Arithmetic and comparisons of inline PTX (PTX ISA 8.7, 9.7.3 to 9.7.5).  Approximate functions are computed precisely: the device would be
-// less exact (ex2.approx 2 ulp, tanh.approx 2^-11 relative, rcp, rsqrt, sqrt and lg2.approx a few ulp).
+// Registers of inline PTX as bit patterns, the values that instructions read from them, and rounding.
+// The translator (grader_extensions/emulated_cuda/ptx_translation.py) writes calls of the functions whose names begin with emu_.
 #pragma once
 
-#include <math.h>
+#include <cmath>
+#include <stdint.h>
+#include <string.h>
+#include <type_traits>
 
-#include "values.h"
-
-// Integer and bit instructions (9.7.1, 9.7.2, 9.7.8, 9.7.9) take no modifiers.
-#define EMU_PTX_FUNCTION template <class T, unsigned> inline
+#include "../bits.h"
+#include "../block.h"
+#include "../short_float_bits.h"
 
 namespace emu EMU_HIDDEN {
 namespace ptx {
+
+// Modifiers as grader_extensions/emulated_cuda/ptx_instructions.py numbers them.
+inline constexpr unsigned Ftz = 1, Sat = 2, Relu = 4, NaN = 8, Rz = 16, Rm = 32, Rp = 64, SatFinite = 128, Rna = 256, IntegerRounding = 512;
+
+// A 16-bit float, and a pair of them, the first in the low half.
+template <class F>
+struct ShortFloat {
+    using Format = F;
+    uint16_t bits;
+};
+template <class F>
+struct ShortPair {
+    using Format = F;
+    uint16_t low, high;
+};
+using Half = ShortFloat<HalfFormat>;
+using Bfloat = ShortFloat<BfloatFormat>;
+using Half2 = ShortPair<HalfFormat>;
+using Bfloat2 = ShortPair<BfloatFormat>;
+
+template <class T>
+inline constexpr bool is_short = false;
+template <class F>
+inline constexpr bool is_short<ShortFloat<F>> = true;
+template <class T>
+inline constexpr bool is_pair = false;
+template <class F>
+inline constexpr bool is_pair<ShortPair<F>> = true;
+
+template <class Bits>
+inline void emu_undefined(Bits& value) {
+    uint64_t pattern = uint64_t{poison} << 32 | poison;
+    memcpy(&value, &pattern, sizeof value);
+}
+inline void emu_undefined(bool& value) { value = false; }
+
+// What an operand of the asm statement brings in.  A smaller integer is converted, as its constraint's type would be.
+template <class Bits, class T>
+inline Bits emu_in(T value) {
+    if constexpr (sizeof(T) == sizeof(Bits)) {
+        return __builtin_bit_cast(Bits, value);
+    } else {
+        static_assert(std::is_integral_v<T> || std::is_enum_v<T>, "the size of an asm operand does not fit its constraint");
+        static_assert(sizeof(T) < sizeof(Bits), "the size of an asm operand does not fit its constraint");
+        return static_cast<Bits>(value);
+    }
+}
+
+template <class T, class Bits>
+inline void emu_out(T& to, Bits bits) {
+    static_assert(sizeof to == sizeof bits, "the size of an asm operand does not fit its constraint");
+    memcpy(static_cast<void*>(&to), &bits, sizeof to);
+}
+
+// The low bytes of a register.
+template <class T, class Bits>
+inline T emu_read(Bits bits) {
+    T value;
+    memcpy(static_cast<void*>(&value), &bits, sizeof value);
+    return value;
+}
+
+// A narrower value is extended by its sign, if it has one, or with zeros.
+template <class Bits, class T>
+inline Bits emu_write(T value) {
+    if constexpr (std::is_integral_v<T>) {
+        return static_cast<Bits>(value);
+    } else {
+        Bits bits = 0;
+        memcpy(&bits, &value, sizeof value);
+        return bits;
+    }
+}
+
+template <class T>
+inline T flushed(T value) {
+    return value != 0 && __builtin_fabs(static_cast<double>(value)) < static_cast<double>(__FLT_MIN__) ? __builtin_copysign(T{0}, value) : value;
+}
+template <unsigned flags>
+inline float input(float value) { return (flags & Ftz) ? flushed(value) : value; }
+template <unsigned flags>
+inline double input(double value) { return value; }
+
+inline float canonical_nan() { return bit_cast<float>(0x7fffffffu); }
+
+// A sum in double whose last bit says whether it is exact (rounding to odd), so that a second rounding is right.  Boldo and Melquiond,
+// "Emulation of FMA and correctly rounded sums", IEEE TC 2008.
+inline double add_to_odd(double a, double b) {
+    double sum = a + b, part = sum - a, error = (a - (sum - part)) + (b - part);
+    if (error == 0 || sum != sum || __builtin_isinf(sum)) return sum;
+    uint64_t bits = bit_cast<uint64_t>(sum);
+    if (!(bits & 1)) bits += (error > 0) == (sum > 0) ? 1 : -1;
+    return bit_cast<double>(bits);
+}
+
+// A double as float, rounded as the flags say.
+template <unsigned flags>
+inline float to_float(double value) {
+    float near = static_cast<float>(value);
+    if constexpr ((flags & (Rz | Rm | Rp)) != 0) {
+        double back = near;
+        if (back == value || value != value) return near;
+        bool up = (flags & Rp) || ((flags & Rz) && value < 0);
+        if (up ? back < value : back > value) near = __builtin_nextafterf(near, up ? __builtin_inff() : -__builtin_inff());
+    }
+    return near;
+}
+
+// What an instruction on floats writes: saturated, flushed, with the NaN that the device makes.
+template <unsigned flags>
+inline float finished(float value) {
+    if (flags & Sat) return value > 0 ? (value < 1 ? ((flags & Ftz) ? flushed(value) : value) : 1.0f) : 0.0f;
+    if (value != value) return canonical_nan();
+    if (flags & Relu) value = value > 0 ? value : 0.0f;
+    return (flags & Ftz) ? flushed(value) : value;
+}
+template <unsigned flags>
+inline double finished(double value) { return value; }
+
+template <class F>
+inline double wide(uint16_t bits) { return F::to_float(bits); }
+// Rounds a value that is exact, or rounded to odd, once.
+template <class F, unsigned flags>
+inline uint16_t narrowed(double value) {
+    constexpr Rounding how = (flags & Rz) ? Rounding::TowardZero : (flags & Rm) ? Rounding::Down : (flags & Rp) ? Rounding::Up : Rounding::Nearest;
+    if (value != value) return 0x7fff;
+    if (flags & Sat) value = value > 0 ? (value < 1 ? value : 1.0) : 0.0;
+    if ((flags & Relu) && !(value > 0)) value = 0.0;
+    return F::from_double(value, how);
+}
+
+// Applies an operation on doubles to every kind of short float.
+template <unsigned flags, class F, class Function, class... Rest>
+inline ShortFloat<F> by_double(Function function, ShortFloat<F> a, Rest... rest) {
+    return {narrowed<F, flags>(function(wide<F>(a.bits), wide<F>(rest.bits)...))};
+}
+template <unsigned flags, class F, class Function, class... Rest>
+inline ShortPair<F> by_double(Function function, ShortPair<F> a, Rest... rest) {
+    return {narrowed<F, flags>(function(wide<F>(a.low), wide<F>(rest.low)...)), narrowed<F, flags>(function(wide<F>(a.high), wide<F>(rest.high)...))};
+}
+// Applies an operation on bits.
+template <class F, class Function>
+inline ShortFloat<F> by_bits(Function function, ShortFloat<F> a) { return {function(a.bits)}; }
+template <class F, class Function>
+inline ShortPair<F> by_bits(Function function, ShortPair<F> a) { return {function(a.low), function(a.high)}; }
+
+// Arithmetic and comparisons of inline PTX (PTX ISA 8.7, 9.7.3 to 9.7.5).  Approximate functions are computed precisely: the device would be
+// less exact (ex2.approx 2 ulp, tanh.approx 2^-11 relative, rcp, rsqrt, sqrt and lg2.approx a few ulp).
+// Integer and bit instructions (9.7.1, 9.7.2, 9.7.8, 9.7.9) take no modifiers.
+#define EMU_PTX_FUNCTION template <class T, unsigned> inline
 
 template <class T>
 inline constexpr unsigned bits_of = sizeof(T) * 8;
@@ -176,68 +328,48 @@ inline constexpr bool is_short_kind = is_short<T> || is_pair<T>;
 template <class T>
 inline Unsigned<T> as_unsigned(T value) { return static_cast<Unsigned<T>>(value); }
 
+// An operation on floats: `exact` on doubles is exact, or rounded to odd; `near` rounds to the nearest.
+template <unsigned flags, class T, class Exact, class Near, class... Rest>
+inline T by_rounding(Exact exact, Near near, T a, Rest... rest) {
+    if constexpr (is_short_kind<T>) return by_double<flags>(exact, a, rest...);
+    else if constexpr (std::is_same_v<T, double>) return near(a, rest...);
+    else if constexpr ((flags & (Rz | Rm | Rp)) != 0)
+        return finished<flags>(to_float<flags>(exact(static_cast<double>(input<flags>(a)), static_cast<double>(input<flags>(rest))...)));
+    else return finished<flags>(near(input<flags>(a), input<flags>(rest)...));
+}
+
 template <class T, unsigned flags>
 inline T emu_add(T a, T b) {
-    if constexpr (std::is_same_v<T, float>) {
-        a = input<flags>(a), b = input<flags>(b);
-        if constexpr (flags & (Rz | Rm | Rp)) return finished<flags>(to_float<flags>(add_to_odd(a, b)));
-        else return finished<flags>(a + b);
-    } else if constexpr (std::is_integral_v<T>) {
-        if constexpr ((flags & Sat) != 0) {
-            T sum;
-            return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max()) : sum;
-        }
-        return static_cast<T>(as_unsigned(a) + as_unsigned(b));
-    } else if constexpr (is_short_kind<T>) {
-        return by_double<flags>([](double x, double y) { return add_to_odd(x, y); }, a, b);
+    if constexpr (!std::is_integral_v<T>) {
+        return by_rounding<flags>([](double x, double y) { return add_to_odd(x, y); }, [](auto x, auto y) { return x + y; }, a, b);
     } else {
-        return a + b;
+        T sum;
+        bool overflows = __builtin_add_overflow(a, b, &sum);
+        return (flags & Sat) && overflows ? (a < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max()) : sum;
     }
 }
 
 template <class T, unsigned flags>
 inline T emu_sub(T a, T b) {
-    if constexpr (std::is_same_v<T, float>) {
-        return emu_add<float, flags>(a, -b);
-    } else if constexpr (std::is_integral_v<T>) {
-        if constexpr ((flags & Sat) != 0) {
-            T rest;
-            return __builtin_sub_overflow(a, b, &rest) ? (a < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max()) : rest;
-        }
-        return static_cast<T>(as_unsigned(a) - as_unsigned(b));
-    } else if constexpr (is_short_kind<T>) {
-        return by_double<flags>([](double x, double y) { return add_to_odd(x, -y); }, a, b);
+    if constexpr (!std::is_integral_v<T>) {
+        return by_rounding<flags>([](double x, double y) { return add_to_odd(x, -y); }, [](auto x, auto y) { return x - y; }, a, b);
     } else {
-        return a - b;
+        T rest;
+        bool overflows = __builtin_sub_overflow(a, b, &rest);
+        return (flags & Sat) && overflows ? (a < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max()) : rest;
     }
 }
 
 template <class T, unsigned flags>
 inline T emu_mul(T a, T b) {
-    if constexpr (std::is_same_v<T, float>) {
-        a = input<flags>(a), b = input<flags>(b);
-        if constexpr (flags & (Rz | Rm | Rp)) return finished<flags>(to_float<flags>(static_cast<double>(a) * b));
-        else return finished<flags>(a * b);
-    } else if constexpr (std::is_integral_v<T>) {
-        return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-    } else if constexpr (is_short_kind<T>) {
-        return by_double<flags>([](double x, double y) { return x * y; }, a, b);
-    } else {
-        return a * b;
-    }
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    else return by_rounding<flags>([](double x, double y) { return x * y; }, [](auto x, auto y) { return x * y; }, a, b);
 }
 
 template <class T, unsigned flags>
 inline T emu_fma(T a, T b, T c) {
-    if constexpr (std::is_same_v<T, float>) {
-        a = input<flags>(a), b = input<flags>(b), c = input<flags>(c);
-        if constexpr (flags & (Rz | Rm | Rp)) return finished<flags>(to_float<flags>(add_to_odd(static_cast<double>(a) * b, c)));
-        else return finished<flags>(fmaf(a, b, c));
-    } else if constexpr (is_short_kind<T>) {
-        return by_double<flags>([](double x, double y, double z) { return add_to_odd(x * y, z); }, a, b, c);
-    } else {
-        return fma(a, b, c);
-    }
+    return by_rounding<flags>([](double x, double y, double z) { return add_to_odd(x * y, z); },
+                              [](auto x, auto y, auto z) { return std::fma(x, y, z); }, a, b, c);
 }
 
 template <class T, unsigned flags>
@@ -296,20 +428,20 @@ inline T by_function(Function function, T a) {
     else if constexpr (std::is_same_v<T, double>) return function(a);
     else return finished<flags>(static_cast<float>(function(static_cast<double>(input<flags>(a)))));
 }
-#define EMU_PTX_FUNCTION(name, expression)                                \
+#define EMU_PTX_UNARY(name, expression)                                \
     template <class T, unsigned flags>                                    \
     inline T emu_##name(T a) {                                            \
         return by_function<flags>([](double x) { return expression; }, a); \
     }
-EMU_PTX_FUNCTION(rcp, 1.0 / x)
-EMU_PTX_FUNCTION(square_root, ::sqrt(x))
-EMU_PTX_FUNCTION(rsqrt, 1.0 / ::sqrt(x))
-EMU_PTX_FUNCTION(sine, ::sin(x))
-EMU_PTX_FUNCTION(cosine, ::cos(x))
-EMU_PTX_FUNCTION(lg2, ::log2(x))
-EMU_PTX_FUNCTION(ex2, ::exp2(x))
-EMU_PTX_FUNCTION(hyperbolic_tangent, ::tanh(x))
-#undef EMU_PTX_FUNCTION
+EMU_PTX_UNARY(rcp, 1.0 / x)
+EMU_PTX_UNARY(square_root, ::sqrt(x))
+EMU_PTX_UNARY(rsqrt, 1.0 / ::sqrt(x))
+EMU_PTX_UNARY(sine, ::sin(x))
+EMU_PTX_UNARY(cosine, ::cos(x))
+EMU_PTX_UNARY(lg2, ::log2(x))
+EMU_PTX_UNARY(ex2, ::exp2(x))
+EMU_PTX_UNARY(hyperbolic_tangent, ::tanh(x))
+#undef EMU_PTX_UNARY
 
 template <unsigned flags, class T>
 inline auto comparable(T value) {
@@ -339,19 +471,13 @@ EMU_PTX_COMPARISON(num, a == a && b == b)
 EMU_PTX_COMPARISON(nan, a != a || b != b)
 #undef EMU_PTX_COMPARISON
 
-template <class T>
-inline bool emu_is_finite(T a) { return __builtin_isfinite(a); }
-template <class T>
-inline bool emu_is_infinite(T a) { return __builtin_isinf(a); }
-template <class T>
-inline bool emu_is_number(T a) { return a == a; }
-template <class T>
-inline bool emu_is_notanumber(T a) { return a != a; }
-template <class T>
-inline bool emu_is_normal(T a) { return __builtin_isnormal(a); }
-template <class T>
-inline bool emu_is_subnormal(T a) { return a != 0 && __builtin_isfinite(a) && !__builtin_isnormal(a); }
+EMU_PTX_FUNCTION bool emu_testp_finite(T a) { return __builtin_isfinite(a); }
+EMU_PTX_FUNCTION bool emu_testp_infinite(T a) { return __builtin_isinf(a); }
+EMU_PTX_FUNCTION bool emu_testp_number(T a) { return a == a; }
+EMU_PTX_FUNCTION bool emu_testp_notanumber(T a) { return a != a; }
+EMU_PTX_FUNCTION bool emu_testp_normal(T a) { return __builtin_isnormal(a); }
+EMU_PTX_FUNCTION bool emu_testp_subnormal(T a) { return a != 0 && __builtin_isfinite(a) && !__builtin_isnormal(a); }
+#undef EMU_PTX_FUNCTION
 
 }  // namespace ptx
 }  // namespace emu
-#undef EMU_PTX_FUNCTION

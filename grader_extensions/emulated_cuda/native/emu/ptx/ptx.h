@@ -3,18 +3,87 @@
 
 #include <limits>
 
-#include "../block.h"
-#include "../fault.h"
-#include "../device.h"
-#include "../warp.h"
-#include "values.h"
-#include "../fp8_bits.h"
+#include "../atomics.h"
+#include "../copy_queue.h"
 #include "arithmetic.h"
+#include "../block.h"
+#include "../device.h"
+#include "../intrinsics.h"
+#include "../tensor/formats.h"
 #include "../warp_registers.h"
-#include "memory.h"
+
+// Memory instructions of inline PTX (PTX ISA 8.7, 9.7.9 and 9.7.13): loads, stores, atomics, asynchronous copies, address spaces.
+namespace emu EMU_HIDDEN {
+namespace ptx {
+
+inline char* emu_shared_address(uint32_t offset) { return worker->shared_window().at(offset); }
+inline uint64_t emu_to_shared(uint64_t address) { return worker->shared_window().offset_of(reinterpret_cast<void*>(address)); }
+inline uint64_t emu_from_shared(uint64_t offset) { return reinterpret_cast<uint64_t>(worker->shared_window().at(offset)); }
+inline bool emu_is_shared_space(uint64_t address) { return __isShared(reinterpret_cast<void*>(address)); }
+inline bool emu_is_global_space(uint64_t address) { return __isGlobal(reinterpret_cast<void*>(address)); }
+inline bool emu_is_local_space(uint64_t address) { return __isLocal(reinterpret_cast<void*>(address)); }
+
+// Vectors are aligned as a whole.
+template <class T, unsigned count>
+inline T* emu_aligned(char* address) {
+    if (reinterpret_cast<uintptr_t>(address) % (sizeof(T) * count)) trap("misaligned address in inline PTX");
+    return reinterpret_cast<T*>(address);
+}
+
+template <class T, unsigned count>
+inline void emu_load(T (&to)[count], char* from) { memcpy(to, emu_aligned<T, count>(from), sizeof to); }
+template <class T, unsigned count>
+inline void emu_store(char* to, const T (&from)[count]) { memcpy(static_cast<void*>(emu_aligned<T, count>(to)), from, sizeof from); }
+// Volatile, relaxed, acquire and release: a thread that spins on one lets the others run.
+template <class T, unsigned count>
+inline void emu_load_ordered(T (&to)[count], char* from) {
+    using Bits = typename BitsOf<T>::type;
+    auto* bits = reinterpret_cast<Bits*>(emu_aligned<T, count>(from));
+    count_atomic();
+    for (unsigned at = 0; at < count; ++at) to[at] = __builtin_bit_cast(T, __atomic_load_n(bits + at, __ATOMIC_SEQ_CST));
+}
+template <class T, unsigned count>
+inline void emu_store_ordered(char* to, const T (&from)[count]) {
+    using Bits = typename BitsOf<T>::type;
+    auto* bits = reinterpret_cast<Bits*>(emu_aligned<T, count>(to));
+    for (unsigned at = 0; at < count; ++at) __atomic_store_n(bits + at, __builtin_bit_cast(Bits, from[at]), EMU_SWAP_ORDER);
+}
+
+#define EMU_PTX_ATOMIC(name, next)                                     \
+    template <class T>                                                 \
+    inline T emu_atomic_##name(T* address, T value) {                  \
+        count_atomic();                                                \
+        return update(address, [value](T old) -> T { return next; });  \
+    }
+EMU_PTX_ATOMIC(add, (emu_add<T, 0>(old, value)))
+EMU_PTX_ATOMIC(min, (emu_minimum<T, 0>(old, value)))
+EMU_PTX_ATOMIC(max, (emu_maximum<T, 0>(old, value)))
+EMU_PTX_ATOMIC(and, static_cast<T>(old & value))
+EMU_PTX_ATOMIC(or, static_cast<T>(old | value))
+EMU_PTX_ATOMIC(xor, static_cast<T>(old ^ value))
+EMU_PTX_ATOMIC(inc, old >= value ? T{0} : old + 1)
+EMU_PTX_ATOMIC(dec, old == 0 || old > value ? value : old - 1)
+#undef EMU_PTX_ATOMIC
+template <class T>
+inline T emu_atomic_exch(T* address, T value) { return exchange_value(address, value); }
+template <class T>
+inline T emu_atomic_cas(T* address, T compare, T value) {
+    using Bits = typename BitsOf<T>::type;
+    return emu_read<T>(compare_and_swap(reinterpret_cast<Bits*>(address), emu_read<Bits>(compare), emu_read<Bits>(value)));
+}
+
+// cp.async: 4, 8 or 16 bytes, .cg only 16; what `given` leaves is filled with zeros.
+template <bool only16>
+EMU_INLINE void emu_copy_async(char* to, const char* from, uint32_t bytes, uint32_t given) {
+    if (bytes != 16 && (only16 || (bytes != 4 && bytes != 8))) trap("cp.async of a size that it has not");
+    if (given > bytes) trap("cp.async with a src-size above its cp-size");
+    if ((reinterpret_cast<uintptr_t>(to) | (given ? reinterpret_cast<uintptr_t>(from) : 0)) % bytes) trap("misaligned address in cp.async");
+    copy_queue().add(to, from, bytes, given);
+}
+
+}  // namespace ptx
 
 // The 16 barriers of a block that bar.sync and bar.arrive name, and threads that exit in the middle.
-namespace emu EMU_HIDDEN {
 
 // One barrier.  A warp whose every live lane has arrived counts as 32 threads, as on the device.
 struct NamedBarrier {
@@ -28,6 +97,10 @@ struct NamedBarrier {
 struct NamedBarriers {
     uint64_t block_serial = 0;
     NamedBarrier barriers[16];
+
+    void clear() {
+        for (NamedBarrier& barrier : barriers) barrier = {};
+    }
 };
 
 inline uint64_t pack_votes(const Worker::BarrierVotes& votes) { return votes.count | uint64_t{votes.all} << 32 | uint64_t{votes.any} << 33; }
@@ -42,8 +115,8 @@ EMU_UNCHECKED void Worker::release_named(NamedBarrier& barrier) {
 }
 
 inline void Worker::recheck_named(Worker& self) {
-    if (self.named_->block_serial != self.block_serial_) return;
-    for (NamedBarrier& barrier : self.named_->barriers)
+    if (self.named_[0].block_serial != self.block_serial_) return;
+    for (NamedBarrier& barrier : self.named_[0].barriers)
         if (barrier.arrived && !barrier.wanted && barrier.arrived == self.live_) self.release_named(barrier);
 }
 
@@ -55,13 +128,8 @@ EMU_OUTLINE Worker::BarrierVotes Worker::named_barrier(unsigned number, unsigned
         this->barrier(predicate);
         return result_;
     }
-    if (!named_) named_ = std::shared_ptr<NamedBarriers>(new NamedBarriers);
     after_exit_ = recheck_named;
-    if (named_->block_serial != block_serial_) {
-        *named_ = {};
-        named_->block_serial = block_serial_;
-    }
-    NamedBarrier& barrier = named_->barriers[number];
+    NamedBarrier& barrier = of_block(named_, 1, 0).barriers[number];
     if (barrier.arrived && barrier.wanted != threads) trap("bar.sync with another number of threads than those who wait at that barrier");
     barrier.wanted = threads;
     barrier.votes.count += predicate, barrier.votes.all &= predicate, barrier.votes.any |= predicate;

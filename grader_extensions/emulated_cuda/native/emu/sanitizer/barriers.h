@@ -22,13 +22,9 @@ inline constinit Barriers barriers{};
 
 EMU_RAW inline void reset_barriers() { emu_libc_memset(&barriers, 0, sizeof barriers); }
 
-struct Ranges {
-    char text[120];
-};
-
 // "0..15, 32..47" for the threads of the block that `chosen` names.
-EMU_COLD inline Ranges ranges_of(const bool* chosen) {
-    Ranges ranges{};
+EMU_COLD inline Words ranges_of(const bool* chosen) {
+    Words ranges{};
     unsigned size = worker->launch()->threads(), length = 0, count = 0;
     for (unsigned at = 0; at < size; ++at) {
         if (!chosen[at]) continue;
@@ -46,15 +42,15 @@ EMU_COLD inline Ranges ranges_of(const bool* chosen) {
     return ranges;
 }
 
-EMU_COLD inline void report_barrier(Severity severity, uint32_t site, uint32_t other, const char* text) {
-    uint32_t places[2] = {site, other};
-    Finding* finding = enter("divergent_barrier", severity, places, 2);
+EMU_COLD __attribute__((format(printf, 4, 5))) inline void report_barrier(Severity severity, uint32_t site, uint32_t other, const char* format, ...) {
+    Finding* finding = enter("divergent_barrier", severity, site, other);
     if (!finding) return;
-    snprintf(finding->kernel, sizeof finding->kernel, "%.150s", worker->launch()->name);
-    finding->block = {blockIdx.x, blockIdx.y, blockIdx.z};
-    if (worker->running()) finding->thread = index_of(self_linear());
-    snprintf(finding->message, sizeof finding->message, "%.460s", text);
-    finish(*finding);
+    char text[460];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    finish(*finding, "%s", text);
 }
 
 // Where bar.sync 0 stands, which is the same barrier as __syncthreads().
@@ -91,11 +87,9 @@ EMU_COLD inline void judge_mixed() {
     }
     for (unsigned at = 0; at < size; ++at)
         for (unsigned lane = at & ~31u; here[at] && lane < size && lane < (at | 31u) + 1; ++lane) in_warp |= there[lane];
-    char text[460];
-    snprintf(text, sizeof text, "threads %s wait at {0}; threads %s wait at {1}: %s", ranges_of(here).text, ranges_of(there).text,
-             in_warp ? "lanes of one warp are at different barriers, which is undefined"
-                     : "warps of one block meet at different barriers");
-    report_barrier(in_warp ? Severity::Error : Severity::Warning, site, other, text);
+    report_barrier(in_warp ? Severity::Error : Severity::Warning, site, other, "threads %s wait at {0}; threads %s wait at {1}: %s",
+                   ranges_of(here).text, ranges_of(there).text,
+                   in_warp ? "lanes of one warp are at different barriers, which is undefined" : "warps of one block meet at different barriers");
 }
 
 // Threads that have left are not waited for.  That is an error only where the others need what they did not do.
@@ -111,7 +105,7 @@ EMU_COLD inline void judge_left() {
     char text[460];
     snprintf(text, sizeof text, "threads %s wait at {0}; threads %s left the kernel%s", ranges_of(barriers.waits).text,
              ranges_of(barriers.has_left).text, last ? ", last seen at {1}" : "");
-    if (passed_before) report_barrier(Severity::Warning, site, last, text);
+    if (passed_before) report_barrier(Severity::Warning, site, last, "%s", text);
     if (barriers.skipped) return;
     barriers.skipped = site;
     barriers.skipped_last = last;
@@ -129,36 +123,27 @@ EMU_COLD inline void judge_barrier() {
 // Shared memory is not as the kernel expects it: was there a barrier that not all threads took part in?
 EMU_COLD inline void suspect_barrier() {
     if (!barriers.skipped) return;
-    char text[460];
-    snprintf(text, sizeof text, "%s; what they should have written to shared memory is missing", barriers.skipped_text);
-    report_barrier(Severity::Warning, barriers.skipped, barriers.skipped_last, text);
+    report_barrier(Severity::Warning, barriers.skipped, barriers.skipped_last, "%s; what they should have written to shared memory is missing",
+                   barriers.skipped_text);
 }
 
 // Nobody of the block can run any more.
 EMU_COLD inline void block_is_stuck() {
-    char text[460];
-    snprintf(text, sizeof text, "threads %s wait at {0} for threads that never come", ranges_of(barriers.waits).text);
-    report_barrier(Severity::Error, barriers.first_site, 0, text);
+    report_barrier(Severity::Error, barriers.first_site, 0, "threads %s wait at {0} for threads that never come", ranges_of(barriers.waits).text);
     flush_findings();
 }
 
-EMU_COLD inline void report_lane(unsigned linear, const char* text) {
-    Finding* finding = enter("inactive_lane", Severity::Error, &barriers.lane_site[linear], 1);
-    if (!finding) return;
-    snprintf(finding->kernel, sizeof finding->kernel, "%.150s", worker->launch()->name);
-    finding->block = {blockIdx.x, blockIdx.y, blockIdx.z};
-    finding->thread = index_of(linear);
-    snprintf(finding->message, sizeof finding->message, "%s", text);
-    finish(*finding);
+EMU_COLD inline Finding* enter_lane(unsigned linear) {
+    Finding* finding = enter("inactive_lane", Severity::Error, barriers.lane_site[linear]);
+    if (finding) finding->thread = index_of(linear);
+    return finding;
 }
 
 EMU_RAW inline void lane_arrives(const void* code, unsigned mask) {
     unsigned self = self_linear();
     barriers.lane_site[self] = place_of(code);
     if (mask >> self % 32 & 1) return;
-    char text[200];
-    snprintf(text, sizeof text, "the mask 0x%08x at {0} does not name lane %u, which executes it", mask, self % 32);
-    report_lane(self, text);
+    if (Finding* finding = enter_lane(self)) finish(*finding, "the mask 0x%08x at {0} does not name lane %u, which executes it", mask, self % 32);
 }
 
 // The lanes of `group` have met in one operation.
@@ -168,10 +153,9 @@ EMU_RAW inline void lanes_met(const Thread* lanes, unsigned group) {
 }
 
 EMU_COLD inline void lane_is_absent(const Thread& reader) {
-    char text[200];
-    snprintf(text, sizeof text, "lane %u reads from lane %u at {0}, which has exited or does not take part: the value is undefined",
-             reader.lane(), static_cast<unsigned>(reader.source_lane));
-    report_lane(reader.linear, text);
+    if (Finding* finding = enter_lane(reader.linear))
+        finish(*finding, "lane %u reads from lane %u at {0}, which has exited or does not take part: the value is undefined", reader.lane(),
+               static_cast<unsigned>(reader.source_lane));
 }
 
 // Lanes go on because nobody else can run, though their masks name others that live.
@@ -180,9 +164,8 @@ EMU_COLD inline void lanes_missing(const Thread* lanes, unsigned group, unsigned
         const Thread& thread = lanes[__builtin_ctz(rest)];
         unsigned missing = thread.mask & live & ~group;
         if (thread.operation == Collective::Active || !missing) continue;
-        char text[200];
-        snprintf(text, sizeof text, "the mask 0x%08x at {0} names lane %d, which never executes it", thread.mask, __builtin_ctz(missing));
-        report_lane(thread.linear, text);
+        if (Finding* finding = enter_lane(thread.linear))
+            finish(*finding, "the mask 0x%08x at {0} names lane %d, which never executes it", thread.mask, __builtin_ctz(missing));
     }
 }
 

@@ -22,7 +22,7 @@ inline constexpr uint64_t counted_access_limit = 1u << 24;  // of the process: w
 inline constexpr size_t widest_range = 1024;                // of a copied struct
 
 struct AccessTotals {
-    uint64_t requests, transactions, least_transactions, active_lanes, requested_bytes;
+    unsigned long long requests, transactions, least_transactions, active_lanes, requested_bytes;
 };
 
 // Memory that the sanitizer has no shadow of is a tensor that an extension has allocated itself, or the device's own.
@@ -62,7 +62,7 @@ struct AccessCounts {
     uint32_t chunks_used, free_chunk;
     uint32_t full_for;   // warp + 1 that has filled the table by itself
     size_t image_bytes;  // of this library in memory
-    uint64_t accesses, counted_blocks, blocks, launches;
+    unsigned long long accesses, counted_blocks, blocks, launches;
     bool partial, paused;
 };
 inline constinit AccessCounts counts{};
@@ -316,35 +316,23 @@ EMU_COLD inline void write_totals(int file, unsigned id, const AccessSite& site,
                                                 {"shared_load", "shared_store", "shared_atomic"}};
     const AccessTotals& totals = site.totals[static_cast<int>(kind)];
     if (!totals.requests) return;
-    JsonLine line;
-    line.put("{\"kind\":\"line_counts\",\"id\":"), line.number(id);
-    line.put(",\"place\":"), line.number(site.place);
-    line.put(",\"access\":"), line.string(names[kind == Counted::Shared][static_cast<int>(site.access)]);
-    line.put(",\"unnamed\":"), line.put(kind == Counted::Unnamed ? "true" : "false");
-    line.put(",\"requests\":"), line.number(totals.requests);
-    line.put(",\"transactions\":"), line.number(totals.transactions);
-    line.put(",\"least_transactions\":"), line.number(totals.least_transactions);
-    line.put(",\"active_lanes\":"), line.number(totals.active_lanes);
-    line.put(",\"requested_bytes\":"), line.number(totals.requested_bytes);
-    line.put("}\n");
-    if (write(file, line.text, line.length) < 0) return;
+    write_line(file,
+               "{\"kind\":\"line_counts\",\"id\":%u,\"place\":%u,\"access\":\"%s\",\"unnamed\":%s,\"requests\":%llu,\"transactions\":%llu,"
+               "\"least_transactions\":%llu,\"active_lanes\":%llu,\"requested_bytes\":%llu}\n",
+               id, site.place, names[kind == Counted::Shared][static_cast<int>(site.access)], kind == Counted::Unnamed ? "true" : "false",
+               totals.requests, totals.transactions, totals.least_transactions, totals.active_lanes, totals.requested_bytes);
 }
 
 // Appends all counts; later lines replace earlier ones.
 EMU_COLD inline void flush_counts() {
-    if (!findings.log[0] || !counts.counted_blocks) return;
-    int file = open(findings.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int file = counts.counted_blocks ? open_log() : -1;
     if (file < 0) return;
-    JsonLine line;
-    line.put("{\"kind\":\"counted_blocks\",\"counted\":"), line.number(counts.counted_blocks);
-    line.put(",\"blocks\":"), line.number(counts.blocks);
-    line.put(",\"partial\":"), line.put(counts.partial || clock.counts ? "true" : "false");  // a fault ends a block early
-    line.put("}\n");
-    bool written = write(file, line.text, line.length) >= 0;
-    for (unsigned site = 0; written && site < counts.site_count; ++site) {
+    // A fault ends a block early.
+    bool written = write_line(file, "{\"kind\":\"counted_blocks\",\"counted\":%llu,\"blocks\":%llu,\"partial\":%s}\n", counts.counted_blocks,
+                              counts.blocks, counts.partial || clock.counts ? "true" : "false");
+    for (unsigned site = 0; written && site < counts.site_count; ++site)
         for (Counted kind : {Counted::Global, Counted::Shared, Counted::Unnamed})
             write_totals(file, counted_kinds * site + static_cast<unsigned>(kind), counts.sites[site], kind);
-    }
     if (written) write_basic_blocks(file);
     close(file);
 }

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,9 +13,6 @@
 #include <unistd.h>
 
 #include <sys/mman.h>
-
-#include "../qualifiers.h"
-#include "libc.h"
 
 // What the sanitizer knows of every 4 bytes of device memory: who wrote and read it last, and which bytes exist and hold a value.
 // Shadow pages are made when their memory is first touched.  Nothing here is instrumented, and nothing allocates in a signal handler.
@@ -271,12 +269,10 @@ struct Index {
 struct Finding {
     const char* kind;
     Severity severity;
-    unsigned place_count;
-    uint32_t places[4];  // addresses of code in this library; the message names them {0}, {1}, ...
-    char message[480];
-    char memory[64], kernel[160];
+    uint32_t place, other_place;  // addresses of code in this library, which the message names {0} and {1}; 0: none
+    char message[480], memory[64];
     Index block, thread;
-    uint64_t count, logged;
+    unsigned long long count, logged;
 };
 
 inline constexpr unsigned finding_limit = 256;
@@ -284,7 +280,7 @@ struct Findings {
     Finding list[finding_limit];
     unsigned count = 0;
     uint32_t hash[1024] = {};  // index + 1, by kind and places
-    char library[512] = {}, log[512] = {};
+    char log[512] = {};
     bool prepared = false;
 };
 inline constinit Findings findings{};
@@ -294,11 +290,7 @@ EMU_COLD inline void prepare() {
     if (findings.prepared) return;
     findings.prepared = true;
     Dl_info info{};
-    if (dladdr(reinterpret_cast<void*>(&prepare), &info)) {
-        clock.base = reinterpret_cast<uintptr_t>(info.dli_fbase);
-        const char* name = info.dli_fname ? info.dli_fname : "";
-        if (!realpath(name, findings.library)) snprintf(findings.library, sizeof findings.library, "%.500s", name);
-    }
+    if (dladdr(reinterpret_cast<void*>(&prepare), &info)) clock.base = reinterpret_cast<uintptr_t>(info.dli_fbase);
     if (const char* log = getenv("GRADER_SANITIZER_LOG")) snprintf(findings.log, sizeof findings.log, "%.500s", log);
 }
 
@@ -309,10 +301,16 @@ EMU_RAW inline __attribute__((always_inline)) uint32_t who_is_at(const void* cod
     return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(code) - clock.base) << 8) & ~1023u | clock.self;
 }
 
+EMU_RAW inline unsigned self_linear() { return clock.self & 1023; }
+EMU_RAW inline Index index_of(unsigned linear) {
+    unsigned x = blockDim.x ? blockDim.x : 1, y = blockDim.y ? blockDim.y : 1;
+    return {linear % x, linear / x % y, linear / x / y};
+}
+
 // A new entry for these places, whose text is still to be written; null where there is one, or no room for another.
-EMU_COLD inline Finding* enter(const char* kind, Severity severity, const uint32_t* places, unsigned count) {
+EMU_COLD inline Finding* enter(const char* kind, Severity severity, uint32_t place, uint32_t other_place = 0) {
     uint32_t key = static_cast<uint32_t>(severity) * 77 + static_cast<uint32_t>(strlen(kind));
-    for (unsigned i = 0; i < count; ++i) key = (key ^ places[i]) * 0x9e3779b1u;
+    for (uint32_t each : {place, other_place}) key = (key ^ each) * 0x9e3779b1u;
     for (uint32_t at = key >> 7;; ++at) {
         uint32_t& slot = findings.hash[at % 1024];
         if (slot == 0) {
@@ -321,89 +319,79 @@ EMU_COLD inline Finding* enter(const char* kind, Severity severity, const uint32
             slot = ++findings.count;
             finding.kind = kind;
             finding.severity = severity;
-            finding.place_count = count;
+            finding.place = place;
+            finding.other_place = other_place;
             finding.count = 1;
-            finding.logged = 0;
-            for (unsigned i = 0; i < count; ++i) finding.places[i] = places[i];
+            if (clock.self != Clock::host) finding.block = {blockIdx.x, blockIdx.y, blockIdx.z};
+            if (worker && worker->running()) finding.thread = index_of(self_linear());
             return &finding;
         }
         Finding& finding = findings.list[slot - 1];
-        bool same = strcmp(finding.kind, kind) == 0 && finding.severity == severity && finding.place_count == count;
-        for (unsigned i = 0; same && i < count; ++i) same = finding.places[i] == places[i];
-        if (!same) continue;
+        bool same = strcmp(finding.kind, kind) == 0 && finding.severity == severity;
+        if (!same || finding.place != place || finding.other_place != other_place) continue;
         ++finding.count;
         return nullptr;
     }
 }
 
-struct JsonLine {
+EMU_COLD inline int open_log() { return findings.log[0] ? open(findings.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1; }
+
+// Writes one line.
+EMU_COLD __attribute__((format(printf, 2, 3))) inline bool write_line(int file, const char* format, ...) {
     char text[4096];
-    size_t length = 0;
-
-    EMU_RAW void put(const char* words) {
-        while (*words && length + 1 < sizeof text) text[length++] = *words++;
-    }
-    EMU_RAW void number(uint64_t value) {
-        char digits[24];
-        snprintf(digits, sizeof digits, "%llu", static_cast<unsigned long long>(value));
-        put(digits);
-    }
-    EMU_RAW void string(const char* value) {
-        put("\"");
-        for (; *value && length + 8 < sizeof text; ++value) {
-            auto c = static_cast<unsigned char>(*value);
-            if (c == '"' || c == '\\') text[length++] = '\\';
-            if (c >= 32 && c < 127) text[length++] = static_cast<char>(c);
-            else text[length++] = '?';
-        }
-        put("\"");
-    }
-    EMU_RAW void index(const Index& value) { put("["), number(value.x), put(","), number(value.y), put(","), number(value.z), put("]"); }
-};
-
-EMU_COLD inline void write_finding(int file, unsigned id, const Finding& finding) {
-    static constexpr const char* severities[] = {"error", "warning", "info"};
-    JsonLine line;
-    line.put("{\"id\":"), line.number(id);
-    line.put(",\"kind\":"), line.string(finding.kind);
-    line.put(",\"severity\":"), line.string(severities[static_cast<int>(finding.severity)]);
-    line.put(",\"message\":"), line.string(finding.message);
-    line.put(",\"memory\":"), line.string(finding.memory);
-    line.put(",\"kernel\":"), line.string(finding.kernel);
-    line.put(",\"block\":"), line.index(finding.block);
-    line.put(",\"thread\":"), line.index(finding.thread);
-    line.put(",\"count\":"), line.number(finding.count);
-    line.put(",\"places\":[");
-    for (unsigned i = 0; i < finding.place_count; ++i) {
-        if (i) line.put(",");
-        line.number(finding.places[i]);
-    }
-    line.put("],\"library\":"), line.string(findings.library);
-    line.put("}\n");
-    if (write(file, line.text, line.length) < 0) return;
+    va_list values;
+    va_start(values, format);
+    int length = vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    return length < static_cast<int>(sizeof text) && write(file, text, static_cast<size_t>(length)) >= 0;
 }
 
-// What a crash must not lose: a finding is written as soon as its text is complete.
-EMU_COLD inline void finish(Finding& finding) {
-    if (!findings.log[0]) return;
-    int file = open(findings.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (file < 0) return;
-    write_finding(file, static_cast<unsigned>(&finding - findings.list), finding);
+// A text as it stands between the quotes of JSON.
+struct Escaped {
+    char text[2 * sizeof Finding::message];
+
+    EMU_RAW explicit Escaped(const char* words) {
+        size_t length = 0;
+        for (; *words && length + 2 < sizeof text; ++words) {
+            if (*words == '"' || *words == '\\') text[length++] = '\\';
+            text[length++] = *words >= 32 && *words < 127 ? *words : '?';
+        }
+        text[length] = 0;
+    }
+};
+
+EMU_COLD inline void write_finding(int file, Finding& finding) {
+    static constexpr const char* severities[] = {"error", "warning", "info"};
+    const Index &block = finding.block, &thread = finding.thread;
+    write_line(file,
+               "{\"id\":%td,\"kind\":\"%s\",\"severity\":\"%s\",\"message\":\"%s\",\"memory\":\"%s\",\"block\":[%u,%u,%u],"
+               "\"thread\":[%u,%u,%u],\"count\":%llu,\"places\":[%u,%u]}\n",
+               &finding - findings.list, finding.kind, severities[static_cast<int>(finding.severity)], Escaped(finding.message).text,
+               Escaped(finding.memory).text, block.x, block.y, block.z, thread.x, thread.y, thread.z, finding.count, finding.place,
+               finding.other_place);
     finding.logged = finding.count;
+}
+
+// Gives a finding its text.  What a crash must not lose: it is written at once.
+EMU_COLD __attribute__((format(printf, 2, 3))) inline void finish(Finding& finding, const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    vsnprintf(finding.message, sizeof finding.message, format, values);
+    va_end(values);
+    int file = open_log();
+    if (file < 0) return;
+    write_finding(file, finding);
     close(file);
 }
 
 // Appends what is new, or seen more often; a later line of the same number replaces an earlier one.
 EMU_COLD inline void flush_findings() {
-    if (!findings.log[0]) return;
     int file = -1;
     for (unsigned i = 0; i < findings.count; ++i) {
-        Finding& finding = findings.list[i];
-        if (finding.logged == finding.count) continue;
-        if (file < 0) file = open(findings.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        if (findings.list[i].logged == findings.list[i].count) continue;
+        if (file < 0) file = open_log();
         if (file < 0) return;
-        write_finding(file, i, finding);
-        finding.logged = finding.count;
+        write_finding(file, findings.list[i]);
     }
     if (file >= 0) close(file);
 }

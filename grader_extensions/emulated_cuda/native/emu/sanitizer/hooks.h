@@ -1,9 +1,11 @@
 // What g++ calls for every load and store under -fsanitize=thread.  The names and types are the compiler's (gcc/sanitizer.def).
 #pragma once
 
+#include <math.h>
+
 #include <type_traits>
 
-#include "report.h"
+#include "check.h"
 #include "counts.h"
 
 // Which bytes of a thread's local variables nothing has written.  `grader_extensions/emulated_cuda/emulation.py` marks where each variable without an initialiser begins and
@@ -83,16 +85,12 @@ EMU_COLD inline const LocalVariable* local_at(uintptr_t address) {
 
 EMU_COLD inline void report_unwritten_local(uintptr_t address, uint32_t place) {
     const LocalVariable* variable = local_at(address);
-    Finding* finding = variable ? enter("uninitialised_read", Severity::Error, &place, 1) : nullptr;
+    Finding* finding = variable ? enter("uninitialised_read", Severity::Error, place) : nullptr;
     if (!finding) return;
-    add_context(*finding);
     snprintf(finding->memory, sizeof finding->memory, "%.47s (local)", variable->name);
-    bool whole = variable->end - variable->begin <= 8;
     char which[40] = "";
-    if (!whole) snprintf(which, sizeof which, "byte %zu of ", static_cast<size_t>(address - variable->begin));
-    snprintf(finding->message, sizeof finding->message, "{0} reads %sthe local variable '%.47s', which this thread has not written", which,
-             variable->name);
-    finish(*finding);
+    if (variable->end - variable->begin > 8) snprintf(which, sizeof which, "byte %zu of ", static_cast<size_t>(address - variable->begin));
+    finish(*finding, "{0} reads %sthe local variable '%.47s', which this thread has not written", which, variable->name);
 }
 
 // A read finds something only if nothing of what it reads was written: structs have padding, and are copied whole.
@@ -151,12 +149,9 @@ EMU_RAW inline void local_ends(uintptr_t begin) {
     }
 }
 
-}  // namespace sanitizer
-}  // namespace emu
-
 // Called at the end of a variable's scope, also of one that has not begun.
 extern "C" __attribute__((weak, used, visibility("hidden"), noipa)) EMU_RAW void emu_local_ends(volatile void* address) noexcept {
-    emu::sanitizer::local_ends(reinterpret_cast<uintptr_t>(address));
+    local_ends(reinterpret_cast<uintptr_t>(address));
 }
 
 #ifdef EMU_WITHOUT_LOCAL_VARIABLES
@@ -166,9 +161,6 @@ extern "C" __attribute__((weak, used, visibility("hidden"), noipa)) EMU_RAW void
 #define EMU_LOCAL_BEGINS(name) ::emu::sanitizer::begin_local(name, #name);
 #define EMU_LOCAL_ENDS __attribute__((cleanup(emu_local_ends)))
 #endif
-
-namespace emu EMU_HIDDEN {
-namespace sanitizer {
 
 // The short form of a check: false where anything is out of the ordinary.
 EMU_RAW inline __attribute__((always_inline)) bool written_before(const Cell& cell) {
@@ -264,34 +256,23 @@ EMU_RAW inline __attribute__((always_inline)) void check_access(const volatile v
     check_uncounted<bytes, writes, kind>(address, code);
 }
 
-}  // namespace sanitizer
-}  // namespace emu
-
 #define EMU_HOOK extern "C" __attribute__((weak, used, visibility("hidden"), noinline)) EMU_RAW
 #define EMU_CODE __builtin_extract_return_addr(__builtin_return_address(0))
 
-#define EMU_ACCESS_HOOKS(bytes)                                                                                                        \
-    EMU_HOOK void __tsan_read##bytes(void* p) {                                                                                        \
-        emu::sanitizer::check_access<bytes, false, emu::sanitizer::Kind::Plain>(p, EMU_CODE);                                          \
-    }                                                                                                                                  \
-    EMU_HOOK void __tsan_write##bytes(void* p) {                                                                                       \
-        emu::sanitizer::check_access<bytes, true, emu::sanitizer::Kind::Plain>(p, EMU_CODE);                                           \
-    }                                                                                                                                  \
-    EMU_HOOK void __tsan_volatile_read##bytes(void* p) {                                                                               \
-        emu::sanitizer::check_access<bytes, false, emu::sanitizer::Kind::Volatile>(p, EMU_CODE);                                       \
-    }                                                                                                                                  \
-    EMU_HOOK void __tsan_volatile_write##bytes(void* p) {                                                                              \
-        emu::sanitizer::check_access<bytes, true, emu::sanitizer::Kind::Volatile>(p, EMU_CODE);                                        \
-    }
+#define EMU_ACCESS_HOOK(name, bytes, writes, kind) \
+    EMU_HOOK void __tsan_##name##bytes(void* p) { check_access<bytes, writes, Kind::kind>(p, EMU_CODE); }
+#define EMU_ACCESS_HOOKS(bytes)                           \
+    EMU_ACCESS_HOOK(read, bytes, false, Plain)            \
+    EMU_ACCESS_HOOK(write, bytes, true, Plain)            \
+    EMU_ACCESS_HOOK(volatile_read, bytes, false, Volatile) \
+    EMU_ACCESS_HOOK(volatile_write, bytes, true, Volatile)
 EMU_ACCESS_HOOKS(1)
 EMU_ACCESS_HOOKS(2)
 EMU_ACCESS_HOOKS(4)
 EMU_ACCESS_HOOKS(8)
 EMU_ACCESS_HOOKS(16)
 #undef EMU_ACCESS_HOOKS
-
-namespace emu EMU_HIDDEN {
-namespace sanitizer {
+#undef EMU_ACCESS_HOOK
 
 EMU_RAW inline void access_range(const void* pointer, size_t bytes, const void* code, bool writes) {
     if (pending.waits) settle_pending();
@@ -302,36 +283,38 @@ EMU_RAW inline void access_range(const void* pointer, size_t bytes, const void* 
     check_range(address, bytes, code, writes, Kind::Plain);
 }
 
-}  // namespace sanitizer
-}  // namespace emu
-
 EMU_HOOK void __tsan_init() {}
 EMU_HOOK void __tsan_vptr_update(void*, void*) {}
 EMU_HOOK void __tsan_vptr_read(void*) {}
 EMU_HOOK void __tsan_func_entry(void*) {}
 EMU_HOOK void __tsan_func_exit(void*) {}
 EMU_HOOK void __tsan_read_range(void* p, __PTRDIFF_TYPE__ bytes) {
-    emu::sanitizer::access_range(p, static_cast<size_t>(bytes), EMU_CODE, false);
+    access_range(p, static_cast<size_t>(bytes), EMU_CODE, false);
 }
 EMU_HOOK void __tsan_write_range(void* p, __PTRDIFF_TYPE__ bytes) {
-    emu::sanitizer::access_range(p, static_cast<size_t>(bytes), EMU_CODE, true);
+    access_range(p, static_cast<size_t>(bytes), EMU_CODE, true);
 }
 
 // Calls of the C library are not instrumented: these stand before them.
 EMU_HOOK void* emu_checked_memcpy(void* to, const void* from, size_t bytes) noexcept {
-    emu::sanitizer::access_range(from, bytes, EMU_CODE, false);
-    emu::sanitizer::access_range(to, bytes, EMU_CODE, true);
+    access_range(from, bytes, EMU_CODE, false);
+    access_range(to, bytes, EMU_CODE, true);
     return emu_libc_memcpy(to, from, bytes);
 }
 EMU_HOOK void* emu_checked_memmove(void* to, const void* from, size_t bytes) noexcept {
-    emu::sanitizer::access_range(from, bytes, EMU_CODE, false);
-    emu::sanitizer::access_range(to, bytes, EMU_CODE, true);
+    access_range(from, bytes, EMU_CODE, false);
+    access_range(to, bytes, EMU_CODE, true);
     return emu_libc_memmove(to, from, bytes);
 }
 EMU_HOOK void* emu_checked_memset(void* to, int value, size_t bytes) noexcept {
-    emu::sanitizer::access_range(to, bytes, EMU_CODE, true);
+    access_range(to, bytes, EMU_CODE, true);
     return emu_libc_memset(to, value, bytes);
 }
+
+}  // namespace sanitizer
+}  // namespace emu
+
+using emu::sanitizer::emu_local_ends;  // `cleanup` takes no qualified name
 
 // From here on the C library's names mean those above, for the compiler's own calls too.  What is as short as a register stays a load and a
 // store, which are instrumented.
@@ -343,12 +326,32 @@ void* memset(void*, int, size_t) noexcept __asm__("emu_checked_memset");
 extern inline __attribute__((gnu_inline, always_inline)) void* memcpy(void* to, const void* from, size_t bytes) noexcept {
     if (__builtin_constant_p(bytes) && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16))
         return __builtin_memcpy(to, from, bytes);
-    return emu_checked_memcpy(to, from, bytes);
+    return emu::sanitizer::emu_checked_memcpy(to, from, bytes);
 }
 extern inline __attribute__((gnu_inline, always_inline)) void* memmove(void* to, const void* from, size_t bytes) noexcept {
-    return emu_checked_memmove(to, from, bytes);
+    return emu::sanitizer::emu_checked_memmove(to, from, bytes);
 }
 extern inline __attribute__((gnu_inline, always_inline)) void* memset(void* to, int value, size_t bytes) noexcept {
-    return emu_checked_memset(to, value, bytes);
+    return emu::sanitizer::emu_checked_memset(to, value, bytes);
 }
 }
+
+// Functions of the C library that write through a pointer: they are not instrumented, so these stand before them.
+#define EMU_WRITES(pointer) emu::sanitizer::access_range(pointer, sizeof *(pointer), EMU_CODE, true)
+#define EMU_CHECKED(R, name, parameters, arguments, writes)                  \
+    extern "C" R emu_libm_##name parameters noexcept __asm__(#name);          \
+    EMU_HOOK R emu_checked_##name parameters noexcept {                       \
+        writes;                                                               \
+        return emu_libm_##name arguments;                                     \
+    }                                                                         \
+    extern "C" R name parameters noexcept __asm__("emu_checked_" #name);
+EMU_CHECKED(void, sincosf, (float x, float* sine, float* cosine), (x, sine, cosine), EMU_WRITES(sine); EMU_WRITES(cosine))
+EMU_CHECKED(void, sincos, (double x, double* sine, double* cosine), (x, sine, cosine), EMU_WRITES(sine); EMU_WRITES(cosine))
+EMU_CHECKED(float, frexpf, (float x, int* exponent), (x, exponent), EMU_WRITES(exponent))
+EMU_CHECKED(double, frexp, (double x, int* exponent), (x, exponent), EMU_WRITES(exponent))
+EMU_CHECKED(float, modff, (float x, float* whole), (x, whole), EMU_WRITES(whole))
+EMU_CHECKED(double, modf, (double x, double* whole), (x, whole), EMU_WRITES(whole))
+EMU_CHECKED(float, remquof, (float x, float y, int* quotient), (x, y, quotient), EMU_WRITES(quotient))
+EMU_CHECKED(double, remquo, (double x, double y, int* quotient), (x, y, quotient), EMU_WRITES(quotient))
+#undef EMU_CHECKED
+#undef EMU_WRITES

@@ -5,7 +5,6 @@
 
 #include "../warp_registers.h"
 #include "arithmetic.h"
-#include "fragments.h"
 
 namespace emu EMU_HIDDEN {
 
@@ -41,17 +40,11 @@ void set_accumulator(uint32_t* d, int i, double sum) {
 template <int M, int K, class A, class B, class C, class D>
 void mma_float(const PerLane<MmaOperands<uint32_t>>& lanes) {
     constexpr int e = per_register<A>;
-    FloatTile<M, K> tile;
-    visit_a<M, K, e>([&](int lane, int r, int row, int column) {
-        for (int j = 0; j < e; ++j) tile.set_a(row, column + j, decode_operand<A>(field<A>(lanes[lane].a[r], j)));
-    });
-    visit_b<K, e>([&](int lane, int r, int row, int column) {
-        for (int j = 0; j < e; ++j) tile.set_b(row + j, column, decode_operand<B>(field<B>(lanes[lane].b[r], j)));
-    });
-    visit_c<M>([&](int lane, int i, int row, int column) { tile.set_c(row, column, decode_operand<C>(accumulator_bits<C>(lanes[lane].c, i))); });
-    double sums[M][columns];
-    multiply(tile, sums);
-    visit_c<M>([&](int lane, int i, int row, int column) { set_accumulator<D>(lanes[lane].d, i, sums[row][column]); });
+    multiply_floats<M, columns, K, e, K>(
+        [&](int lane, int x) { return decode_operand<A>(field<A>(lanes[lane].a[x / e], x % e)); },
+        [&](int lane, int x) { return decode_operand<B>(field<B>(lanes[lane].b[x / e], x % e)); },
+        [&](int lane, int x) { return decode_operand<C>(accumulator_bits<C>(lanes[lane].c, x)); },
+        [&](int lane, int x, double sum) { set_accumulator<D>(lanes[lane].d, x, sum); });
 }
 
 template <class T>
@@ -61,42 +54,27 @@ Operand decode_fp8(uint32_t code) { return decode_half(std::is_same_v<T, ptx::e4
 // it, of those in the high halves.  C is added last, with an addition of its own (read from the code for the instruction).
 template <int M, int K, class A, class B, class D>
 void mma_fp8(const PerLane<MmaOperands<uint32_t>>& lanes) {
-    constexpr int e = 4, half_k = K / 2;
-    double sums[M][columns] = {};
-    for (int first = 0; first < e; first += 2) {
-        FloatTile<M, half_k> tile;
-        visit_a<M, K, e>([&](int lane, int r, int row, int column) {
-            for (int j = 0; j < 2; ++j) tile.set_a(row, column / 2 + j, decode_fp8<A>(field<A>(lanes[lane].a[r], first + j)));
-        });
-        visit_b<K, e>([&](int lane, int r, int row, int column) {
-            for (int j = 0; j < 2; ++j) tile.set_b(row / 2 + j, column, decode_fp8<B>(field<B>(lanes[lane].b[r], first + j)));
-        });
-        for (int row = 0; row < M; ++row)
-            for (int n = 0; n < columns; ++n) {
-                bool half = std::is_same_v<D, ptx::f16>;
-                tile.set_c(row, n, half ? decode_half(round_to_half(sums[row][n])) : decode_float(cut_to_float(sums[row][n])));
+    constexpr bool half = std::is_same_v<D, ptx::f16>;
+    constexpr int elements = M * columns / 32;
+    double sums[32][elements] = {};
+    for (int first = 0; first < 4; first += 2)
+        multiply_floats<M, columns, K / 2, 2, K / 2>(
+            [&](int lane, int x) { return decode_fp8<A>(field<A>(lanes[lane].a[x / 2], first + x % 2)); },
+            [&](int lane, int x) { return decode_fp8<B>(field<B>(lanes[lane].b[x / 2], first + x % 2)); },
+            [&](int lane, int x) { return half ? decode_half(round_to_half(sums[lane][x])) : decode_float(cut_to_float(sums[lane][x])); },
+            [&](int lane, int x, double sum) { sums[lane][x] = sum; });
+    for (int lane = 0; lane < 32; ++lane)
+        for (int x = 0; x < elements; ++x) {
+            uint32_t c = accumulator_bits<D>(lanes[lane].c, x);
+            if constexpr (half) {
+                set_accumulator<D>(lanes[lane].d, x, decode_half(round_to_half(sums[lane][x])).value + decode_half(c).value);
+            } else {
+                float sum = bit_cast<float>(cut_to_float(sums[lane][x])) + bit_cast<float>(c);
+                lanes[lane].d[x] = sum != sum ? float_nan : bit_cast<uint32_t>(sum);
             }
-        multiply(tile, sums);
-    }
-    visit_c<M>([&](int lane, int i, int row, int column) {
-        uint32_t c = accumulator_bits<D>(lanes[lane].c, i);
-        if constexpr (std::is_same_v<D, ptx::f16>) {
-            double sum = decode_half(round_to_half(sums[row][column])).value + decode_half(c).value;
-            set_accumulator<D>(lanes[lane].d, i, sum);
-        } else {
-            float sum = bit_cast<float>(cut_to_float(sums[row][column])) + bit_cast<float>(c);
-            lanes[lane].d[i] = sum != sum ? float_nan : bit_cast<uint32_t>(sum);
         }
-    });
 }
 
-// Of 1-bit elements a whole register counts as one: the product is the number of ones.
-template <class A, class B>
-int multiply_fields(int a, int b) {
-    if constexpr (std::is_same_v<A, ptx::b1_xor>) return __builtin_popcount(static_cast<unsigned>(a ^ b));
-    else if constexpr (std::is_same_v<A, ptx::b1_and>) return __builtin_popcount(static_cast<unsigned>(a & b));
-    else return a * b;
-}
 template <class T>
 int integer_field(uint32_t word, int j) {
     if constexpr (is_one_bit<T>) return static_cast<int>(word);
@@ -106,32 +84,18 @@ int integer_field(uint32_t word, int j) {
 template <int M, int K, class A, class B, bool Saturate>
 void mma_integer(const PerLane<MmaOperands<uint32_t>>& lanes) {
     constexpr int e = is_one_bit<A> ? 1 : per_register<A>, length = is_one_bit<A> ? K / 32 : K;
-    int a[M][length], b[length][columns], sums[M][columns] = {};
-    visit_a<M, length, e>([&](int lane, int r, int row, int column) {
-        for (int j = 0; j < e; ++j) a[row][column + j] = integer_field<A>(lanes[lane].a[r], j);
-    });
-    visit_b<length, e>([&](int lane, int r, int row, int column) {
-        for (int j = 0; j < e; ++j) b[row + j][column] = integer_field<B>(lanes[lane].b[r], j);
-    });
-    for (int row = 0; row < M; ++row)
-        for (int k = 0; k < length; ++k)
-            for (int n = 0; n < columns; ++n) sums[row][n] += multiply_fields<A, B>(a[row][k], b[k][n]);
-    visit_c<M>([&](int lane, int i, int row, int column) {
-        lanes[lane].d[i] = add_integers(static_cast<int32_t>(lanes[lane].c[i]), sums[row][column], Saturate);
-    });
+    multiply_integers<M, columns, length, e, A>(
+        [&](int lane, int x) { return integer_field<A>(lanes[lane].a[x / e], x % e); },
+        [&](int lane, int x) { return integer_field<B>(lanes[lane].b[x / e], x % e); },
+        [&](int lane, int x, int sum) { lanes[lane].d[x] = add_integers(static_cast<int32_t>(lanes[lane].c[x]), sum, Saturate); });
 }
 
-// Fused multiply-adds in the order of k.
 template <int M, int K>
 void mma_double(const PerLane<MmaOperands<uint64_t>>& lanes) {
-    double a[M][K], b[K][columns], sums[M][columns];
-    visit_a<M, K, 1>([&](int lane, int r, int row, int column) { a[row][column] = bit_cast<double>(lanes[lane].a[r]); });
-    visit_b<K, 1>([&](int lane, int r, int row, int column) { b[row][column] = bit_cast<double>(lanes[lane].b[r]); });
-    visit_c<M>([&](int lane, int i, int row, int column) { sums[row][column] = bit_cast<double>(lanes[lane].c[i]); });
-    for (int row = 0; row < M; ++row)
-        for (int n = 0; n < columns; ++n)
-            for (int k = 0; k < K; ++k) sums[row][n] = fma(a[row][k], b[k][n], sums[row][n]);
-    visit_c<M>([&](int lane, int i, int row, int column) { lanes[lane].d[i] = bit_cast<uint64_t>(sums[row][column]); });
+    multiply_doubles<M, K>([&](int lane, int x) { return bit_cast<double>(lanes[lane].a[x]); },
+                           [&](int lane, int x) { return bit_cast<double>(lanes[lane].b[x]); },
+                           [&](int lane, int x) { return bit_cast<double>(lanes[lane].c[x]); },
+                           [&](int lane, int x, double sum) { lanes[lane].d[x] = bit_cast<uint64_t>(sum); });
 }
 
 namespace ptx {

@@ -1,4 +1,4 @@
-// nvcuda::wmma's products, with the arithmetic of mma.sync.
+// nvcuda::wmma, with the arithmetic of mma.sync.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -6,14 +6,11 @@
 
 #include <type_traits>
 
-#include "fragments.h"
-#include "../shared.h"
-#include "../warp_registers.h"
 #include "arithmetic.h"
+#include "../intrinsics.h"
+#include "../warp_registers.h"
 
-// nvcuda::wmma's fragments: which exist, how many elements they have, and which element of its matrix each of them is.
-//
-// The mapping is not documented; this is what sm_80 and later do.
+// nvcuda::wmma's fragments: which exist, and how many elements they have.
 namespace nvcuda::wmma {
 
 struct row_major;
@@ -102,43 +99,6 @@ constexpr int places(int elements) { return std::is_same_v<T, __half> ? 16 : dif
 template <class T>
 constexpr int words(int elements) { return is_packed<T> ? 1 : places<T>(elements); }
 
-struct Position {
-    int row, column;
-};
-
-// A 16-row tile of mma.sync's A below the other, or 8-column tiles of its B one after the other.
-template <int k, int e>
-Position in_tall(int lane, int x) {
-    int tile = x / (k / 2), r = x % (k / 2) / e;
-    return {16 * tile + (lane >> 2) + 8 * (r & 1), e * (lane & 3) + x % e + 4 * e * (r >> 1)};
-}
-template <int k, int e>
-Position in_narrow(int lane, int x) {
-    int tile = x / (k / 4), r = x % (k / 4) / e;
-    return {e * (lane & 3) + x % e + 4 * e * r, 8 * tile + (lane >> 2)};
-}
-inline Position turned(Position p) { return {p.column, p.row}; }
-
-// 8 rows of A are worked out as the columns of a product turned over its diagonal.
-template <int m, int k, int e>
-Position in_a(int lane, int x) {
-    if constexpr (m == 8) return turned(in_narrow<k, e>(lane, x));
-    else return in_tall<k, e>(lane, x);
-}
-template <int m, int n, int k, int e>
-Position in_b(int lane, int x) {
-    if constexpr (m == 8 && n == 32) return turned(in_tall<k, e>(lane, x));
-    else return in_narrow<k, e>(lane, x);
-}
-template <int m, int n>
-Position in_accumulator(int lane, int x) {
-    Position p{(lane >> 2) + 8 * (x >> 1 & 1), 2 * (lane & 3) + (x & 1)};
-    if constexpr (m == 16) return {p.row, p.column + 8 * (x >> 2)};
-    Position tall{p.row + 16 * (x >> 2), p.column};
-    if constexpr (n == 32) return turned(tall);
-    return tall;
-}
-
 }  // namespace wmma
 }  // namespace emu
 
@@ -189,28 +149,28 @@ struct MemoryOperands {
     unsigned leading;
 };
 
-// `bits` are those of an element in memory; `along` elements follow each other there.
-inline void check_memory(const void* memory, unsigned leading, unsigned bits, unsigned along, const char* instruction) {
+// Has work(lane, its fragment) done for every lane.  `bits` are those of an element in memory; `along` elements follow each other there.
+template <class Fragment, class Pointer, class Work>
+void move_fragments(Fragment& fragment, Pointer memory, unsigned leading, unsigned bits, int along, const char* instruction, Work work) {
+    char sentence[128];
     if (uint64_t{leading} * bits % 128 != 0) {
-        char sentence[128];
         snprintf(sentence, sizeof sentence, "the leading dimension is %u elements; it must be a multiple of %u (16 bytes)", leading, 128 / bits);
         trap_at(instruction, sentence);
     }
     // 32 bytes, as documented; less where a row of the tile is shorter than that.  Shared arrays get 16 here.
-    unsigned row_bytes = along * bits / 8, alignment = row_bytes < 32 ? row_bytes : 32;
+    unsigned row_bytes = static_cast<unsigned>(along) * bits / 8, alignment = row_bytes < 32 ? row_bytes : 32;
     if (alignment > 16 && worker->shared_window().contains(memory)) alignment = 16;
     if (reinterpret_cast<uintptr_t>(memory) % alignment != 0) {
-        char sentence[128];
         snprintf(sentence, sizeof sentence, "the pointer must be a multiple of %u bytes", alignment);
         trap_at(instruction, sentence);
     }
-}
-
-template <class Operands>
-void check_uniform(const PerLane<Operands>& lanes, const char* instruction) {
-    for (unsigned lane = 1; lane < 32; ++lane)
-        if (lanes[lane].memory != lanes[0].memory || lanes[lane].leading != lanes[0].leading)
-            trap_at(instruction, "the pointer and the leading dimension must be the same in all threads of the warp");
+    MemoryOperands<Fragment, Pointer> own{&fragment, memory, leading};
+    for_whole_warp(own, instruction, [=](const PerLane<MemoryOperands<Fragment, Pointer>>& lanes) {
+        for (unsigned lane = 1; lane < 32; ++lane)
+            if (lanes[lane].memory != lanes[0].memory || lanes[lane].leading != lanes[0].leading)
+                trap_at(instruction, "the pointer and the leading dimension must be the same in all threads of the warp");
+        for (int lane = 0; lane < 32; ++lane) work(lane, *lanes[lane].fragment);
+    });
 }
 
 inline size_t offset_of(Position at, unsigned leading, bool row_major) {
@@ -223,40 +183,23 @@ inline constexpr int per_word = per_register<typename Element<T>::Type>;
 
 template <class Fragment, class T, class Place>
 void load(Fragment& fragment, const T* memory, unsigned leading, bool row_major, int along, int count, Place place) {
-    static constexpr const char* instruction = "wmma::load_matrix_sync";
-    check_memory(memory, leading, sizeof(T) * 8, static_cast<unsigned>(along), instruction);
-    MemoryOperands<Fragment, const T*> own{&fragment, memory, leading};
-    for_whole_warp(own, instruction, [=](const PerLane<MemoryOperands<Fragment, const T*>>& lanes) {
-        check_uniform(lanes, instruction);
-        for (int lane = 0; lane < 32; ++lane)
-            for (int x = 0; x < Fragment::num_elements; ++x) lanes[lane].fragment->x[x] = memory[offset_of(place(lane, x % count), leading, row_major)];
+    move_fragments(fragment, memory, leading, sizeof(T) * 8, along, "wmma::load_matrix_sync", [=](int lane, Fragment& own) {
+        for (int x = 0; x < Fragment::num_elements; ++x) own.x[x] = memory[offset_of(place(lane, x % count), leading, row_major)];
     });
 }
 
 // 4- and 1-bit elements: whole words, along the memory of either matrix.
 template <class Fragment>
 void load_packed(Fragment& fragment, const void* memory, unsigned leading, unsigned bits) {
-    static constexpr const char* instruction = "wmma::load_matrix_sync";
-    check_memory(memory, leading, bits, 128 / bits, instruction);
-    MemoryOperands<Fragment, const void*> own{&fragment, memory, leading};
-    for_whole_warp(own, instruction, [=](const PerLane<MemoryOperands<Fragment, const void*>>& lanes) {
-        check_uniform(lanes, instruction);
-        for (unsigned lane = 0; lane < 32; ++lane) {
-            const char* word = static_cast<const char*>(memory) + (size_t{leading} * (lane >> 2) * bits / 8 + (lane & 3) * 4);
-            memcpy(lanes[lane].fragment->x, word, 4);
-        }
+    move_fragments(fragment, memory, leading, bits, static_cast<int>(128 / bits), "wmma::load_matrix_sync", [=](int lane, Fragment& own) {
+        memcpy(own.x, static_cast<const char*>(memory) + (size_t{leading} * static_cast<unsigned>(lane >> 2) * bits / 8 + (lane & 3) * 4), 4);
     });
 }
 
 template <class Fragment, class T, class Place>
 void store(T* memory, const Fragment& fragment, unsigned leading, bool row_major, int along, Place place) {
-    static constexpr const char* instruction = "wmma::store_matrix_sync";
-    check_memory(memory, leading, sizeof(T) * 8, static_cast<unsigned>(along), instruction);
-    MemoryOperands<const Fragment, T*> own{&fragment, memory, leading};
-    for_whole_warp(own, instruction, [=](const PerLane<MemoryOperands<const Fragment, T*>>& lanes) {
-        check_uniform(lanes, instruction);
-        for (int lane = 0; lane < 32; ++lane)
-            for (int x = 0; x < Fragment::num_elements; ++x) memory[offset_of(place(lane, x), leading, row_major)] = lanes[lane].fragment->x[x];
+    move_fragments(fragment, memory, leading, sizeof(T) * 8, along, "wmma::store_matrix_sync", [=](int lane, const Fragment& own) {
+        for (int x = 0; x < Fragment::num_elements; ++x) memory[offset_of(place(lane, x), leading, row_major)] = own.x[x];
     });
 }
 
@@ -269,13 +212,13 @@ template <int m, int n, int k, class T, class Layout>
     requires(!emu::wmma::is_packed<T>)
 void load_matrix_sync(fragment<matrix_a, m, n, k, T, Layout>& a, const typename emu::wmma::Element<T>::Memory* p, unsigned ldm) {
     constexpr bool rows = std::is_same_v<Layout, row_major>;
-    emu::wmma::load(a, p, ldm, rows, rows ? k : m, emu::wmma::different(m * k), &emu::wmma::in_a<m, k, emu::wmma::per_word<T>>);
+    emu::wmma::load(a, p, ldm, rows, rows ? k : m, emu::wmma::different(m * k), &emu::in_a<m, k, emu::wmma::per_word<T>>);
 }
 template <int m, int n, int k, class T, class Layout>
     requires(!emu::wmma::is_packed<T>)
 void load_matrix_sync(fragment<matrix_b, m, n, k, T, Layout>& b, const typename emu::wmma::Element<T>::Memory* p, unsigned ldm) {
     constexpr bool rows = std::is_same_v<Layout, row_major>;
-    emu::wmma::load(b, p, ldm, rows, rows ? n : k, emu::wmma::different(n * k), &emu::wmma::in_b<m, n, k, emu::wmma::per_word<T>>);
+    emu::wmma::load(b, p, ldm, rows, rows ? n : k, emu::wmma::different(n * k), &emu::in_b<m, n, k, emu::wmma::per_word<T>>);
 }
 template <class Use, int m, int n, int k, class T, class Layout>
     requires(emu::wmma::is_packed<T>)
@@ -285,12 +228,12 @@ void load_matrix_sync(fragment<Use, m, n, k, T, Layout>& a, const void* p, unsig
 template <int m, int n, int k, class T>
 void load_matrix_sync(fragment<accumulator, m, n, k, T>& c, const std::type_identity_t<T>* p, unsigned ldm, layout_t layout) {
     bool rows = layout == mem_row_major;
-    emu::wmma::load(c, p, ldm, rows, rows ? n : m, m * n / 32, &emu::wmma::in_accumulator<m, n>);
+    emu::wmma::load(c, p, ldm, rows, rows ? n : m, m * n / 32, &emu::in_accumulator<m, n>);
 }
 template <int m, int n, int k, class T>
 void store_matrix_sync(std::type_identity_t<T>* p, const fragment<accumulator, m, n, k, T>& c, unsigned ldm, layout_t layout) {
     bool rows = layout == mem_row_major;
-    emu::wmma::store(p, c, ldm, rows, rows ? n : m, &emu::wmma::in_accumulator<m, n>);
+    emu::wmma::store(p, c, ldm, rows, rows ? n : m, &emu::in_accumulator<m, n>);
 }
 
 }  // namespace nvcuda::wmma
@@ -323,101 +266,11 @@ void finish(D& d, double sum) {
     else d.__x = HalfFormat::from_float(bit_cast<float>(cut_to_float(sum)));
 }
 
-template <int m, int n, int k, class T, class C, class D, class Operands>
-void multiply_floats(const PerLane<Operands>& lanes) {
-    constexpr int e = per_word<T>;
-    // ptxas for sm_90 makes two products of tf32, each of half the columns of A, where k is 8 (read from its code).
-    constexpr int step = std::is_same_v<T, precision::tf32> ? 4 : k;
-    FloatTile<m, step, n> tiles[k / step];
-    for (int lane = 0; lane < 32; ++lane) {
-        for (int x = 0; x < different(m * k); ++x) {
-            Position at = in_a<m, k, e>(lane, x);
-            tiles[at.column / step].set_a(at.row, at.column % step, input_operand<T>(lanes[lane].a->x[x]));
-        }
-        for (int x = 0; x < different(n * k); ++x) {
-            Position at = in_b<m, n, k, e>(lane, x);
-            tiles[at.row / step].set_b(at.row % step, at.column, input_operand<T>(lanes[lane].b->x[x]));
-        }
-        for (int x = 0; x < m * n / 32; ++x) {
-            Position at = in_accumulator<m, n>(lane, x);
-            // A half that is added to sums of float has been made a float before.
-            if constexpr (std::is_same_v<D, float>) tiles[0].set_c(at.row, at.column, operand(static_cast<float>(lanes[lane].c->x[x])));
-            else tiles[0].set_c(at.row, at.column, operand(lanes[lane].c->x[x]));
-        }
-    }
-    double sums[m][n];
-    multiply(tiles[0], sums);
-    for (int next = 1; next < k / step; ++next) {
-        for (int row = 0; row < m; ++row)
-            for (int column = 0; column < n; ++column) tiles[next].set_c(row, column, decode_float(cut_to_float(sums[row][column])));
-        multiply(tiles[next], sums);
-    }
-    for (int lane = 0; lane < 32; ++lane)
-        for (int x = 0; x < m * n / 32; ++x) {
-            Position at = in_accumulator<m, n>(lane, x);
-            finish<C>(lanes[lane].d->x[x], sums[at.row][at.column]);
-        }
-}
-
 // Of packed elements a fragment's only word holds those of one row of A or one column of B.
 template <class T>
 int integer_element(const typename Element<T>::Storage* x, int index) {
     if constexpr (!is_packed<T>) return x[index];
     else return decode_integer<typename Element<T>::Type>(field<typename Element<T>::Type>(static_cast<uint32_t>(*x), index));
-}
-
-template <int m, int n, int k, class T, class Operands>
-void multiply_integers(const PerLane<Operands>& lanes, bool saturate) {
-    constexpr int e = per_word<T>;
-    int a[m][k], b[k][n], sums[m][n] = {};
-    for (int lane = 0; lane < 32; ++lane) {
-        for (int x = 0; x < different(m * k); ++x) {
-            Position at = in_a<m, k, e>(lane, x);
-            a[at.row][at.column] = integer_element<T>(lanes[lane].a->x, x);
-        }
-        for (int x = 0; x < different(n * k); ++x) {
-            Position at = in_b<m, n, k, e>(lane, x);
-            b[at.row][at.column] = integer_element<T>(lanes[lane].b->x, x);
-        }
-    }
-    for (int row = 0; row < m; ++row)
-        for (int inner = 0; inner < k; ++inner)
-            for (int column = 0; column < n; ++column) sums[row][column] += a[row][inner] * b[inner][column];
-    for (int lane = 0; lane < 32; ++lane)
-        for (int x = 0; x < m * n / 32; ++x) {
-            Position at = in_accumulator<m, n>(lane, x);
-            lanes[lane].d->x[x] = static_cast<int>(add_integers(lanes[lane].c->x[x], sums[at.row][at.column], saturate));
-        }
-}
-
-template <class Operands>
-void multiply_doubles(const PerLane<Operands>& lanes) {
-    double sums[32][2];
-    for (int lane = 0; lane < 32; ++lane)
-        for (int x = 0; x < 2; ++x) {
-            Position at = in_accumulator<8, 8>(lane, x);
-            double sum = lanes[lane].c->x[x];
-            for (int inner = 0; inner < 4; ++inner) sum = fma(lanes[at.row * 4 + inner].a->x[0], lanes[at.column * 4 + inner].b->x[0], sum);
-            sums[lane][x] = sum;
-        }
-    for (int lane = 0; lane < 32; ++lane)
-        for (int x = 0; x < 2; ++x) lanes[lane].d->x[x] = sums[lane][x];
-}
-
-template <class Operands>
-void multiply_bits(const PerLane<Operands>& lanes, bool both) {
-    int sums[32][2];
-    for (int lane = 0; lane < 32; ++lane)
-        for (int x = 0; x < 2; ++x) {
-            Position at = in_accumulator<8, 8>(lane, x);
-            sums[lane][x] = 0;
-            for (int word = 0; word < 4; ++word) {
-                uint32_t a = lanes[at.row * 4 + word].a->x[0], b = lanes[at.column * 4 + word].b->x[0];
-                sums[lane][x] += __builtin_popcount(both ? a & b : a ^ b);
-            }
-        }
-    for (int lane = 0; lane < 32; ++lane)
-        for (int x = 0; x < 2; ++x) lanes[lane].d->x[x] = static_cast<int>(add_integers(lanes[lane].c->x[x], sums[lane][x], false));
 }
 
 template <class T>
@@ -446,9 +299,26 @@ void mma_sync(fragment<accumulator, m, n, k, D>& d, const fragment<matrix_a, m, 
     Operands own{&d, &a, &b, &c};
     bool saturate = (false || ... || static_cast<bool>(satf));
     emu::for_whole_warp(own, "wmma::mma_sync", [saturate](const emu::PerLane<Operands>& lanes) {
-        if constexpr (std::is_same_v<T, double>) emu::wmma::multiply_doubles(lanes);
-        else if constexpr (emu::wmma::multiplies_integers<T>) emu::wmma::multiply_integers<m, n, k, T>(lanes, saturate);
-        else emu::wmma::multiply_floats<m, n, k, T, C, D>(lanes);
+        using namespace emu::wmma;
+        if constexpr (std::is_same_v<T, double>) {
+            emu::multiply_doubles<m, k>([&](int lane, int x) { return lanes[lane].a->x[x]; }, [&](int lane, int x) { return lanes[lane].b->x[x]; },
+                                        [&](int lane, int x) { return lanes[lane].c->x[x]; },
+                                        [&](int lane, int x, double sum) { lanes[lane].d->x[x] = sum; });
+        } else if constexpr (multiplies_integers<T>) {
+            emu::multiply_integers<m, n, k, per_word<T>, T>(
+                [&](int lane, int x) { return integer_element<T>(lanes[lane].a->x, x); },
+                [&](int lane, int x) { return integer_element<T>(lanes[lane].b->x, x); },
+                [&](int lane, int x, int sum) { lanes[lane].d->x[x] = static_cast<int>(emu::add_integers(lanes[lane].c->x[x], sum, saturate)); });
+        } else {
+            // ptxas for sm_90 makes two products of tf32, each of half the columns of A, where k is 8 (read from its code).
+            emu::multiply_floats<m, n, k, per_word<T>, std::is_same_v<T, precision::tf32> ? 4 : k>(
+                [&](int lane, int x) { return input_operand<T>(lanes[lane].a->x[x]); },
+                [&](int lane, int x) { return input_operand<T>(lanes[lane].b->x[x]); },
+                [&](int lane, int x) {  // a half that is added to sums of float has been made a float before
+                    return operand(static_cast<std::conditional_t<std::is_same_v<D, float>, float, C>>(lanes[lane].c->x[x]));
+                },
+                [&](int lane, int x, double sum) { finish<C>(lanes[lane].d->x[x], sum); });
+        }
     });
 }
 
@@ -461,7 +331,13 @@ inline void bmma_sync(fragment<accumulator, 8, 8, 128, int>& d, const fragment<m
                                                 fragment<accumulator, 8, 8, 128, int>, fragment<accumulator, 8, 8, 128, int>>;
     Operands own{&d, &a, &b, &c};
     bool both = operation == experimental::bmmaBitOpAND;
-    emu::for_whole_warp(own, "wmma::bmma_sync", [both](const emu::PerLane<Operands>& lanes) { emu::wmma::multiply_bits(lanes, both); });
+    emu::for_whole_warp(own, "wmma::bmma_sync", [both](const emu::PerLane<Operands>& lanes) {
+        auto a = [&](int lane, int x) { return static_cast<int>(lanes[lane].a->x[x]); };
+        auto b = [&](int lane, int x) { return static_cast<int>(lanes[lane].b->x[x]); };
+        auto put = [&](int lane, int x, int sum) { lanes[lane].d->x[x] = static_cast<int>(emu::add_integers(lanes[lane].c->x[x], sum, false)); };
+        if (both) emu::multiply_integers<8, 8, 4, 1, emu::ptx::b1_and>(a, b, put);
+        else emu::multiply_integers<8, 8, 4, 1, emu::ptx::b1_xor>(a, b, put);
+    });
 }
 
 template <class T, int size, int packed_size>
