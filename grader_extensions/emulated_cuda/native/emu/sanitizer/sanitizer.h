@@ -326,12 +326,12 @@ __attribute__((destructor)) EMU_COLD inline void process_ends() {
     flush_counts();
 }
 
+}  // namespace sanitizer
+}  // namespace emu
+
 // Names memory that does not come from cudaMalloc.  The grader calls it before a launch, for every tensor.
 extern "C" __attribute__((weak, used, visibility("default"), noinline)) EMU_RAW void emu_sanitizer_region(
     void* begin, size_t bytes, const char* name, int writable, int initialised) {
-    prepare();
-    add_region(begin, bytes, name, Space::Global, writable != 0, initialised != 0, true);
+    emu::sanitizer::prepare();
+    emu::sanitizer::add_region(begin, bytes, name, emu::sanitizer::Space::Global, writable != 0, initialised != 0, true);
 }
-
-}  // namespace sanitizer
-}  // namespace emu
