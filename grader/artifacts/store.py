@@ -97,11 +97,11 @@ def unsealed(content: bytes, key: str, secret: bytes) -> BuildResult:
     try:
         build = wire.from_json(header["build"])
         # A build without a digest made nothing; an empty artifact has a digest.
-        made = None if build.artifact_digest is None and not artifact else artifact
-        result = BuildResult(build=build, artifact=made, cacheable=True)
+        contents = None if build.artifact_digest is None and not artifact else artifact
+        result = BuildResult(build=build, artifact=contents, cacheable=True)
     except ValueError as error:
         raise NotSealed(f"it is of another version: {error}") from None
-    if made is not None and hashlib.sha256(made).hexdigest() != build.artifact_digest:
+    if contents is not None and hashlib.sha256(contents).hexdigest() != build.artifact_digest:
         raise NotSealed("its artifact has another digest")
     return result
 

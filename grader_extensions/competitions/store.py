@@ -43,7 +43,7 @@ from sandbox.protocol.signatures import rule_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
+class _LoadedFile:
     """A file, what was made of it, and its problems, which no import changes while this server runs."""
 
     competition: Competition
@@ -56,7 +56,7 @@ class Competitions:
     """Competitions by id. One store is shared by all who ask, so that what is read again is there for all at once."""
 
     def __init__(self, problems: Problems | None = None) -> None:
-        self._loaded, self._problems = dict[str, _Loaded](), problems or Problems()
+        self._loaded, self._problems = dict[str, _LoadedFile](), problems or Problems()
         self.read_again: Callable[[], Competitions] = Competitions
 
     @classmethod
@@ -140,7 +140,7 @@ class Competitions:
             raise mistake(path, ("name",), f"{file.name!r} is the name of {before.path} too; rename one").error
         pinned = {problem_id: self._problems.pin(problem_id) for problem_id in file.problems}
         competition = _competition(file, path, pinned, file.secret_seed)
-        self._loaded[file.name] = _Loaded(competition=competition, file=file, path=path, problems=pinned)
+        self._loaded[file.name] = _LoadedFile(competition=competition, file=file, path=path, problems=pinned)
 
 
 def _problem(competition: Competition, problems: Problems, problem_id: str) -> Problem:

@@ -39,6 +39,7 @@ from grader.state_dir import writable_directory
 from grader_extensions.fleet.fleet_port import OPTIONS, SERVER_NAME, UNIX
 from grader_extensions.fleet.lease_messages import lease_from_bytes
 from sandbox.protocol import wire
+from sandbox.protocol.entry_points import EntryPointInvalid
 from sandbox.protocol.version import VERSION
 
 RETRY_S, RETRY_MOST_S = 0.5, 10.0
@@ -90,14 +91,14 @@ def run(joining: JoinOptions, options: Mapping[str, Any], wiring: Wiring | None 
     log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
     raise_descriptor_limit()
     try:
-        extensions.modes()  # one that can't be imported ends the start
+        extensions.check_installed()
         credentials = channel_credentials(joining.address, joining.certificate)
         with writable_directory(settings.state_dir):
             pass
         asyncio.run(_work(joining, credentials, settings, wiring or local, examine))
-    except (GraderError, IsolationBroken) as error:
+    except (GraderError, IsolationBroken, EntryPointInvalid) as error:
         sys.stderr.write(f"grader-worker: {error}\n")
-        return USAGE_ERROR if isinstance(error, (SettingsInvalid, FleetRefused)) else FAILED
+        return USAGE_ERROR if isinstance(error, (SettingsInvalid, FleetRefused, EntryPointInvalid)) else FAILED
     return 0
 
 

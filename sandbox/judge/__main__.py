@@ -87,8 +87,8 @@ def start(kind: str) -> tuple[Device, Baseline]:
 
 def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
     """Describe the device, the host and the tools that this lane's reports are made with."""
-    known = device.identify()
-    return replace(known, versions={**host_versions(device.KIND), **known.versions}, ceilings=ceilings)
+    identity = device.identify()
+    return replace(identity, versions={**host_versions(device.KIND), **identity.versions}, ceilings=ceilings)
 
 
 def answer(

@@ -345,18 +345,18 @@ def _compilation_count() -> int:
     return int(torch._dynamo.utils.counters["frames"]["ok"])
 
 
-def _references_of(problem: wire.ProblemSpec, device: Device, kept: dict[str, dict[int, Reference]]) -> dict[int, Reference]:
-    """The references of a problem, as they are and compiled, by the gate's number. kept: those of the last problems; the oldest goes."""
-    if problem.digest and problem.digest in kept:
-        return kept[problem.digest]
+def _references_of(problem: wire.ProblemSpec, device: Device, loaded: dict[str, dict[int, Reference]]) -> dict[int, Reference]:
+    """The references of a problem, as they are and compiled, by the gate's number. loaded: those of the last problems; the oldest goes."""
+    if problem.digest and problem.digest in loaded:
+        return loaded[problem.digest]
     eager = load_task(problem, device.TORCH).reference
-    references = kept[problem.digest] = {VARIANTS[EAGER]: eager}
+    references = loaded[problem.digest] = {VARIANTS[EAGER]: eager}
     if device.CLOCK is wire.Clock.DEVICE_EVENTS:
         # Compiled when it is first run at a shape. Without graphs of CUDA's: inputs lie elsewhere in every run.
         references[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
         references[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
-    if len(kept) > wire.KEPT_PROBLEM_COUNT:
-        del kept[next(iter(kept))]
+    if len(loaded) > wire.KEPT_PROBLEM_COUNT:
+        del loaded[next(iter(loaded))]
     return references
 
 
@@ -364,7 +364,7 @@ def main() -> None:
     """Serve problem after problem until the judge goes away."""
     link = socket.socket(fileno=int(sys.argv[1]))
     end_with_parent(link.fileno())
-    device, kept = open_device(sys.argv[2]), dict[str, dict[int, Reference]]()
+    device, loaded = open_device(sys.argv[2]), dict[str, dict[int, Reference]]()
     torch._dynamo.config.recompile_limit = 256  # a shape per workload, and a problem may have many
     gc.collect()
     gc.freeze()  # as in the judge
@@ -373,7 +373,7 @@ def main() -> None:
         problem = wire.decode(line).problem
         job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
-        kernels = {number: _load(reference, job, arena) for number, reference in _references_of(problem, device, kept).items()}
+        kernels = {number: _load(reference, job, arena) for number, reference in _references_of(problem, device, loaded).items()}
         if device.CLOCK is wire.Clock.DEVICE_EVENTS:
             kernels[VARIANTS[PROBE]] = _load_probe(job, arena, device)
         first = gate.announce(VERSION)

@@ -26,8 +26,8 @@ POINTS = (
 def installed(monkeypatch):
     """The package's files and entry points, in place of those that are installed here."""
 
-    def entry_points(group, name=None):
-        return [point for point in POINTS if point.group == group and name in (None, point.name)]
+    def entry_points(group):
+        return {point.name: point for point in POINTS if point.group == group}
 
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.setattr(extensions, "entry_points", entry_points)

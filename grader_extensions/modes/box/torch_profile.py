@@ -30,7 +30,7 @@ ROW_COUNT = 100
 ERROR_CHARS = 300
 KIND_LIMIT = 64
 WARP_SIZE, USUAL_WARPS = 32, 4
-# What the emulated device calls before and after each launch, where one is set; see native/emu/launch.h there.
+# What the emulated device calls before and after each launch, where one is set; see native/emu/once.h there.
 HOOK = "grader_launch_hook"
 LaunchHook = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint), ctypes.c_size_t, ctypes.c_int)
 Three = tuple[int, int, int]
