@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from grader import extensions
 from grader.errors import ProblemInvalid
 from grader.formats import detect_format, formats
 from grader.problems.store import import_all
@@ -76,7 +75,7 @@ def test_a_format_of_another_package_is_shown_a_path_before_ours(monkeypatch, ta
     modules = {module.NAME: module for module in (kernelbench, reference_kernels, robust_kbench)}
     try:
         for installed in (modules, modules | {"z": AnyFile()}):
-            monkeypatch.setattr(extensions, "named", lambda group, installed=installed: installed)
+            monkeypatch.setattr("grader.formats.load_named", lambda *_, installed=installed: installed)
             formats.cache_clear()
             assert [detect_format(path) for path in files.values()] == [installed.get("z", module) for module in files]
     finally:
