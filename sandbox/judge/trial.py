@@ -387,7 +387,7 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
         variant=how.variant,
         copy_out=how.copy_out,
         count=how.count,
-        template=next((index for index, workload in enumerate(problem.workloads) if workload is bench.workload), 0),
+        template_index=next((index for index, workload in enumerate(problem.workloads) if workload is bench.workload), 0),
         stride_bytes=placement.span,
         late_scalars=late,
         seed=secrets.randbits(63) | 1 if how.stir else 0,

@@ -65,7 +65,7 @@ def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_obj
         return torch_extension.bind(kernel, call, job, arena)
     inputs = [torch_extension.argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
     targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-    data, views = _data(json.loads(job.templates[call.template]), inputs, targets, make_object)
+    data, views = _data(json.loads(job.templates[call.template_index]), inputs, targets, make_object)
     return Bound(
         launch=lambda: kernel(data()),
         finish=lambda result: torch_extension.copy_out(_flat(result), views, job, widens=True),

@@ -111,7 +111,7 @@ def bind(kernel: Callable[..., object], call: Call, job: wire.RunnerJob, arena: 
     if job.convention is wire.Convention.DESTINATION:
         return Bound(launch=lambda: kernel(*arguments, *targets))
     if job.convention is wire.Convention.ARGUMENTS:
-        arguments = list(pytree.build(job.templates[call.template], arguments))
+        arguments = list(pytree.build(job.templates[call.template_index], arguments))
     return Bound(
         launch=lambda: kernel(*arguments),
         finish=lambda result: copy_out(result, targets, job, call.outputs),

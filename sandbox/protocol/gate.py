@@ -100,7 +100,7 @@ class _Page(ctypes.Structure):
         ("variant", ctypes.c_uint32),
         ("copy_out", ctypes.c_uint32),
         ("count", ctypes.c_uint32),
-        ("template", ctypes.c_uint32),
+        ("template_index", ctypes.c_uint32),
         ("late_scalars", ctypes.c_uint32),
         ("stride_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
@@ -120,7 +120,7 @@ GATE_BYTES = 65536
 # Fields of a call that the page has as they are.
 _PLAIN_FIELDS: dict[str, Any] = {
     **dict.fromkeys(("poison", "copy_out", "late_scalars"), bool),
-    **dict.fromkeys(("variant", "count", "template", "stride_bytes", "seed", "budget_ns"), int),
+    **dict.fromkeys(("variant", "count", "template_index", "stride_bytes", "seed", "budget_ns"), int),
 }
 assert ctypes.sizeof(_Page) <= GATE_BYTES
 
@@ -162,7 +162,7 @@ class Call:
     variant: int = 0  # which of the things that a trusted runner can run
     copy_out: bool = False  # for NULL
     count: int = 1
-    template: int = 0  # which of the job's templates
+    template_index: int = 0  # which of the job's templates
     stride_bytes: int = 0
     seed: int = 0
     budget_ns: int = 0

@@ -58,7 +58,7 @@ def calls() -> st.SearchStrategy[Call]:
         variant=st.integers(0, 2**32 - 1),
         copy_out=st.booleans(),
         count=st.integers(0, 2**32 - 1),
-        template=st.integers(0, 2**32 - 1),
+        template_index=st.integers(0, 2**32 - 1),
         stride_bytes=st.integers(0, 2**64 - 1),
         seed=st.integers(0, 2**64 - 1),
         budget_ns=st.integers(0, 2**64 - 1),
