@@ -100,8 +100,10 @@ def compare(
         return Comparison(element_count=reference.numel(), budget_ratio=ratio)
     out, ref = output.double(), reference.double()
     ref64 = ref if reference64 is None else reference64.double()
-    from_ref, size = (out - ref).abs_(), ref.abs()
-    error = from_ref if reference64 is None else torch.minimum(from_ref, (out - ref64).abs_())
+    error, size = (out - ref).abs_(), ref.abs()
+    from_ref = error.max() if error.numel() else error.sum()  # one number: of large outputs each tensor counts
+    if reference64 is not None:
+        error = torch.minimum(error, (out - ref64).abs_())
     right = error <= (tolerance.rtol * size).add_(tolerance.atol)
     relative = error / size.clamp_min_(torch.finfo(reference.dtype).tiny)
     any_unwritten, all_right, farthest, largest, largest_relative = _figures(unwritten.any(), right.all(), from_ref, error, relative)
@@ -114,6 +116,7 @@ def compare(
         nonfinite_count = int((~out.isfinite() & ~same_class & ~unwritten).sum())
         right = (right & finite) | (same_class & ~unwritten)
         all_right, largest, largest_relative = _figures(right.all(), error[finite], relative[finite])
+    del error, size, relative
 
     def chosen(tensor: torch.Tensor) -> torch.Tensor:
         return tensor if finite is None else tensor[finite]
