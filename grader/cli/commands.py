@@ -95,7 +95,7 @@ class Commands(Mapping[str, Any]):
         app = GraderTyper(add_completion=False)
         try:
             app.command(name, epilog=entry.epilog, rich_help_panel=entry.panel)(getattr(import_module(module), function))
-        except ImportError as error:
+        except Exception as error:  # whatever a package's module raises: the other commands work
             print_note(f"the command {name!r} can't be imported ({error}); install its package again, or uninstall it", "yellow")
             raise KeyError(name) from error
         except KeyboardInterrupt:  # typer would end with the code of another verdict

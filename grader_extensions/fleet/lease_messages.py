@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from grader.model import Lease, Submission, SubmissionState
 
@@ -28,4 +28,7 @@ def lease_to_bytes(lease: Lease) -> bytes:
 
 def lease_from_bytes(content: bytes) -> Lease:
     """The reverse; ValueError where it is no lease."""
-    return _LEASE.validate_json(content)
+    try:
+        return _LEASE.validate_json(content)
+    except ValidationError as error:  # it quotes sources and hidden sizes
+        raise ValueError(f"not a lease: {error.error_count()} errors, the first in {error.errors()[0]['loc']}") from None
