@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -58,13 +59,22 @@ def test_a_format_of_another_package_is_graded(extended, tmp_path):
     assert verdict(extended, source, "product", "--sandbox", "same_host") == "VERDICT_WRONG_ANSWER"
 
 
-def test_a_mode_of_another_package_is_graded(extended, tmp_path):
-    """Its facts are in the report as far as its row discloses them."""
+def test_a_mode_of_another_package_is_graded(extended, environment, installed, tmp_path):
+    """In place of the one of kernel-grader-extensions. Its facts are in the report as far as its row discloses them."""
+    site = shutil.copytree(installed, tmp_path / "site")
+    points = next(site.glob("grader_formula-*.dist-info")) / "entry_points.txt"
+    points.write_text(f"{points.read_text()}\n[grader.modes]\nprofile = formula_mode\n")
+    ours = distribution("kernel-grader-extensions")
+    shadow = site / f"kernel_grader_extensions-{ours.version}.dist-info"  # is found first
+    shadow.mkdir()
+    for name in ("METADATA", "entry_points.txt"):
+        (shadow / name).write_text(str(ours.read_text(name)).replace("profile = grader_extensions.modes.profile\n", ""))
+    environment["PYTHONPATH"] = str(site)
     source = tmp_path / "kernel.formula"
     source.write_text("out0 = in0 + in1\n")
-    done = extended("submit", source, "--problem", "vector_add", "--mode", "profile", "--sandbox", "same_host", "--json")
-    assert done.stdout, done.stderr
-    assert done.json["report"]["profile"] == {"remarks": ["1 lines"]}
+    ended = extended("submit", source, "--problem", "vector_add", "--mode", "profile", "--sandbox", "same_host", "--json")
+    assert ended.stdout, ended.stderr
+    assert ended.json["report"]["profile"] == {"remarks": ["1 lines"]}
 
 
 PLAIN = 'extern "C" void solve(const float* a, const float* b, float* c, long n, void*) { for (int i = 0; i < n; i++) c[i] = a[i] + b[i]; }'
