@@ -25,7 +25,7 @@ def test_the_wheel_of_the_extensions_has_pages_and_entry_points(tmp_path):
     assert {
         "grader_extensions/web/templates/home.html",
         "grader_extensions/web/report/static/style.css",
-        "grader_extensions/problem_check/judge/in_box.py",
+        "grader_extensions/problem_check/judge/check.py",
     } <= set(names)
     assert not [name for name in names if "/tests/" in name or "/build/" in name]
     assert all(f"[grader.{group}]" in points for group in ("commands", "fleets", "formats", "modes", "references", "server_parts"))
