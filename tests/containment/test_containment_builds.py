@@ -9,6 +9,7 @@ from grader.isolation.directories import box_output
 from grader.isolation.pickup import pick_up
 from sandbox.protocol.wire import BoxCause
 from tests.harness.build_jobs import write_job
+from tests.requirements import skip_without_extensions
 
 ENTRY = 'extern "C" void solve(const float* a, float* b, long n, cudaStream_t stream) {}\n'
 LIMITS = {
@@ -41,6 +42,7 @@ async def built(cage, sources, **limits):
     argv = module_argv("sandbox.builder.build", "{src}", "{out}")
     with box_output(cage.settings, limit_bytes=64 << 20) as out:
         ended = await cage.run("", argv=argv, src_dir=src, out_dir=out, limits={**LIMITS, **limits})
+        skip_without_extensions(ended.output.decode(errors="replace"))
         return ended, pick_up(out, "artifact", limit_bytes=64 << 20)
 
 

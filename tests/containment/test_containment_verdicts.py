@@ -56,8 +56,8 @@ async def graded_in(request, found_cages):
                 return graded
 
             yield grade
-        await isolation.close()
     finally:
+        await isolation.close()
         shutil.rmtree(place, ignore_errors=True)
 
 
