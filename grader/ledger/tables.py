@@ -40,10 +40,15 @@ metadata = sa.MetaData(
 FOUND = ("verdict", "reason", "summary", "report", "device", "clock", "score", "score_low", "score_high", "flags")
 
 
-def score_columns() -> list[sa.Column[Any]]:
-    """Make the columns of a report that boards read. flags: joined by commas."""
-    scores = [sa.Column(name, sa.Float) for name in ("score", "score_low", "score_high")]
-    return [sa.Column("device", sa.String(128)), sa.Column("clock", sa.String(32)), *scores, sa.Column("flags", sa.String(400))]
+def judged_columns(*, nullable: bool = True) -> list[sa.Column[Any]]:
+    """Make the columns FOUND: of a report, for lists, and those that boards read. flags: joined by commas."""
+    judged = {"verdict": sa.String(32), "reason": sa.String(64), "summary": sa.Text(), "report": sa.Text()}
+    texts = {"device": sa.String(128), "clock": sa.String(32), "flags": sa.String(400)}
+    return [
+        *(sa.Column(name, kind, nullable=nullable) for name, kind in judged.items()),
+        *(sa.Column(name, kind) for name, kind in texts.items()),
+        *(sa.Column(name, sa.Float) for name in ("score", "score_low", "score_high")),
+    ]
 
 
 # By digest, so that a submission is judged by the problem it was made for, whatever the files say now.
@@ -80,16 +85,12 @@ submissions = sa.Table(
     sa.Column("lease_expire_time", UtcTime),
     sa.Column("cancel_requested", sa.Boolean, nullable=False),
     sa.Column("event_count", sa.Integer, nullable=False),  # the last sequence given
-    sa.Column("verdict", sa.String(32)),  # this and the next two are of the report, for lists
-    sa.Column("reason", sa.String(64)),
-    sa.Column("summary", sa.Text),
-    sa.Column("report", sa.Text),
     sa.Column("failure", sa.Text),
     sa.Column("user_name", sa.String(64), nullable=False, server_default=""),  # "": nobody was asked
     sa.Column("competition_id", sa.String(64), nullable=False, server_default=""),
     sa.Column("priority", sa.Integer, nullable=False, server_default="1"),  # the queue's first order; smaller is sooner
     sa.Column("rejudge_id", sa.String(64)),  # of a run that a rejudge asked for: no user's submission, and on no list
-    *score_columns(),
+    *judged_columns(),
     sa.Column("judgement_count", sa.Integer, nullable=False, server_default="0"),
     sa.Column("tags", sa.Text, nullable=False, server_default=""),  # joined by commas; also in submission_tags
     sa.Column("parent_id", sa.String(64), nullable=False, server_default=""),
@@ -167,11 +168,7 @@ judgements = sa.Table(
     sa.Column("source_number", sa.Integer, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("problem_digest", sa.ForeignKey("problems.digest"), nullable=False),
-    sa.Column("verdict", sa.String(32), nullable=False),
-    sa.Column("reason", sa.String(64), nullable=False),
-    sa.Column("summary", sa.Text, nullable=False),
-    sa.Column("report", sa.Text, nullable=False),
-    *score_columns(),
+    *judged_columns(nullable=False),
     sa.Column("rejudge_id", sa.String(64)),
     sa.Column("create_time", UtcTime, nullable=False),
 )
@@ -235,11 +232,7 @@ rejudge_items = sa.Table(
     sa.Column("run_number", sa.ForeignKey("submissions.number")),
     sa.Column("judgement_count", sa.Integer, nullable=False),
     sa.Column("problem_digest", sa.ForeignKey("problems.digest"), nullable=False),
-    sa.Column("verdict", sa.String(32)),
-    sa.Column("reason", sa.String(64)),
-    sa.Column("summary", sa.Text),
-    sa.Column("report", sa.Text),
-    *score_columns(),
+    *judged_columns(),
 )
 
 # Who may not take part in which competition.
