@@ -120,16 +120,9 @@ async def submit(
 def problem_at(problem: str | None) -> tuple[str | None, Path | None]:
     """The id of the problem that --problem means, and its path where it is one: a file or directory, in a format that says its id."""
     path = Path(problem or "")
-    if problem is None or not (("/" in problem or path.suffix) and _exists(path)):
+    if problem is None or not (("/" in problem or path.suffix) and os.path.exists(path)):  # noqa: PTH110  a name may be too long
         return problem, None
     return extras.own_server().problem_id(path), path
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # such as a name that is too long
-        return False
 
 
 async def watch(target: Target, name: str, *, json: bool) -> Exit:
@@ -203,8 +196,6 @@ def described(submission: submission_pb2.Submission, target: Target) -> str:
 async def follow(client: GraderClient, name: str, display: ProgressDisplay) -> submission_pb2.Submission:
     """Show events until the last, and return the submission as it then is. A server that restarts is waited for."""
     client.on_absence = display.say
-    with contextlib.suppress(CallRefused):  # such as where the problem is not there any more
-        await display.expect(client, name)
     async for event in client.watch(name):
         display.feed(event)
     return await client.get_submission(name)
