@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -19,7 +19,6 @@ from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
-REFRESHES_PER_S = 8
 FAILURE_LINES = 3  # so many failed steps have a line of their own
 QUEUED, STARTING, BUILDING, VERIFYING, MEASURING = "queued", "starting", "building", "verifying", "measuring"
 
@@ -42,17 +41,10 @@ def progress(*, json: bool) -> Iterator[ProgressDisplay]:
         yield ProgressDisplay()
     elif console.is_terminal:
         display = LiveStages(console)
-        with live(console, display.render):
+        with Live(console=console, get_renderable=display.render, refresh_per_second=8, redirect_stdout=False, redirect_stderr=False):
             yield display
     else:
         yield PlainLines(console)
-
-
-@contextmanager
-def live(console: Console, render: Callable[[], RenderableType]) -> Iterator[None]:
-    """Redraw a rendering until the end, then leave it standing."""
-    with Live(console=console, get_renderable=render, refresh_per_second=REFRESHES_PER_S, redirect_stdout=False, redirect_stderr=False):
-        yield
 
 
 class PlainLines(ProgressDisplay):

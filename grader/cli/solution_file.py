@@ -27,31 +27,30 @@ _KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "an object", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
-    """A solution file as a submission. The entry point's file is the first of sources.
+class SubmittedFiles:
+    """Source files with their problem. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
 
-    problem_id: of its definition, as an import names it. language: "" where the server has to tell. notes: what the file asks for that is
-    not used, for its author.
+    language, entry, notes: of a solution file; "" where nothing names them. notes: what the file asks for that is not used.
     """
 
     sources: tuple[SourceFile, ...]
-    definition: str
     problem_id: str
-    language: str
-    entry: str
+    problem_dir: Path | None = None
+    language: str = ""
+    entry: str = ""
     notes: tuple[str, ...] = ()
 
 
-def parse(path: Path, text: str) -> Solution:
-    """The solution in a file's text. UsageError names the file, the key and what to do."""
+def parse(path: Path, text: str) -> SubmittedFiles:
+    """The solution in a file's text; the entry point's file is the first source. UsageError names the file, the key and what to do."""
     table = _object(path, text)
     try:
-        return _solution(table, path.name)
+        return _solution(table, path)
     except ValueError as error:
         raise UsageError(f"solution: {path}: {error}") from None
 
 
-def _solution(table: Mapping[str, Any], file_name: str) -> Solution:
+def _solution(table: Mapping[str, Any], path: Path) -> SubmittedFiles:
     """The solution in a table. ValueError names the key and what to do, as all below."""
     spec = _get(table, "spec", dict)
     entry_file, entry = _entry_point(_get(spec, "entry_point", str, "spec."))
@@ -63,13 +62,13 @@ def _solution(table: Mapping[str, Any], file_name: str) -> Solution:
         sources = (_with_directive(sources[0], destination=destination), *sources[1:])
     options = spec.get("compile_options")
     flags = [str(flag) for key in options for flag in options[key] or ()] if isinstance(options, dict) else []
-    return Solution(
+    return SubmittedFiles(
         sources=sources,
-        definition=definition,
         problem_id=problem_id_of(definition),
+        problem_dir=problem_near(path, definition),
         language=language,
         entry=entry,
-        notes=(f"compile_options of {file_name} are not used: {' '.join(flags)}",) if flags else (),
+        notes=(f"compile_options of {path.name} are not used: {' '.join(flags)}",) if flags else (),
     )
 
 

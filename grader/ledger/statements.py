@@ -114,9 +114,8 @@ _NEWEST, _FOLLOWING = (_TAGGED.order_by(order) for order in (submission_tags.c.n
 
 def check_parent(connection: sa.Connection, new_submission: NewSubmission) -> None:
     """InvalidSubmission where this user has no such submission; the text is the same where it is somebody else's."""
-    if not new_submission.parent_id:
-        return
-    if connection.execute(_PARENT, {"by_parent": new_submission.parent_id, "by_user": new_submission.user}).first() is None:
+    parameters = {"by_parent": new_submission.parent_id, "by_user": new_submission.user}
+    if new_submission.parent_id and connection.execute(_PARENT, parameters).first() is None:
         text = f"you have no submission 'submissions/{new_submission.parent_id}'; name one of your own, or leave it out"
         raise InvalidSubmission([FieldViolation("parent", text)])
 
