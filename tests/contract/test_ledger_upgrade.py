@@ -113,32 +113,24 @@ async def test_submissions_of_the_first_version_are_all_there(upgraded):
         assert (kept.attempt_count, kept.new.user, kept.new.competition_id) == (row["attempt"], "", "")
     assert [one.submission_id for one in (await upgraded.page(size=9))[0]] == list(STATES)[::-1]
     assert (await upgraded.get("broken")).failure.reason == "ATTEMPTS_EXHAUSTED"
-
-
-async def test_a_problem_of_the_first_version_reads_as_before(upgraded):
-    """What it was judged by is what it will be judged by again."""
-    (row,) = FIRST_VERSION["problems"]
+    (row,) = FIRST_VERSION["problems"]  # what they were judged by is what they will be judged by again
     assert contains(json.loads(records.to_text(await upgraded.problem(row["digest"]))), json.loads(row["document"]))
 
 
-async def test_a_report_of_the_first_version_reads_as_before(upgraded):
-    """Infinite errors and samples too; and it counts as one judgement."""
+async def test_a_report_and_events_of_the_first_version_read_as_before(upgraded):
+    """Infinite errors and samples too, and it counts as one judgement; facts and states in order, as a watch sends them."""
     kept, before = await upgraded.get("graded"), json.loads(GRADED["report"])
     assert contains(json.loads(records.to_text(kept.report)), before) and before["trials"][0]["max_absolute_error"] == float("inf")
-    shown = messages.submission_to_proto(kept, Redactor.for_problem(await upgraded.problem(kept.problem_digest)), full=True)
+    mask = Redactor.for_problem(await upgraded.problem(kept.problem_digest))
+    shown = messages.submission_to_proto(kept, mask, full=True)
     assert shown.report.verdict == report_pb2.VERDICT_ACCEPTED and len(shown.report.measurements) == 2
     judgements = await upgraded.judgements("graded")
     assert [(one.sequence, one.verdict, one.summary) for one in judgements] == [(1, Verdict.ACCEPTED, GRADED["summary"])]
     assert await upgraded.judgements("waiting") == []
-
-
-async def test_events_of_the_first_version_read_as_before(upgraded):
-    """Facts and states, in order, as a watch sends them."""
-    kept, events = await upgraded.get("graded"), await upgraded.events("graded")
-    mask = Redactor.for_problem(await upgraded.problem(kept.problem_digest))
-    before = [row for row in FIRST_VERSION["events"] if row["number"] == GRADED["number"]]
-    assert [event.state and event.state.value for event in events] == [row["state"] for row in before]
-    assert all(contains(wire.as_json(event.fact), json.loads(row["fact"])) for event, row in zip(events, before, strict=True) if event.fact)
+    events = await upgraded.events("graded")
+    rows = [row for row in FIRST_VERSION["events"] if row["number"] == GRADED["number"]]
+    assert [event.state and event.state.value for event in events] == [row["state"] for row in rows]
+    assert all(contains(wire.as_json(event.fact), json.loads(row["fact"])) for event, row in zip(events, rows, strict=True) if event.fact)
     shown = [messages.event_to_proto(event, kept, mask) for event in events]
     assert shown[-1].submission.report.verdict == report_pb2.VERDICT_ACCEPTED and shown[-1].sequence == GRADED["event_count"]
 
