@@ -39,12 +39,8 @@ def test_a_problem_shows_its_public_sizes_and_how_many_are_hidden():
     assert [one.workload_id for one in shown.workloads] == ["n64"] and shown.hidden_workload_count == 2
     assert not any(secret in str(shown) for secret in ("secret", "33", "97"))
     assert (shown.name, shown.entry, list(shown.axes), shown.statement) == ("problems/sum", "solve", ["n"], "Add.")
-
-
-def test_the_raw_signature_lists_inputs_outputs_axes_stream():
-    """Tensors by pointer, scalars by value: what the box's shim calls."""
-    wanted = 'extern "C" void solve(const float* a, float alpha, float* c, int64_t n, cudaStream_t stream)'
-    assert messages.problem_to_proto(fakes.problem()).cuda_signature == wanted
+    # Tensors by pointer, scalars by value: what the box's shim calls.
+    assert shown.cuda_signature == 'extern "C" void solve(const float* a, float alpha, float* c, int64_t n, cudaStream_t stream)'
     assert messages.problem_to_proto(replace(fakes.problem(), languages=("torch_extension",))).cuda_signature == ""
 
 
@@ -87,7 +83,8 @@ def test_single_samples_are_for_the_full_view():
 
 
 def test_a_replayed_state_does_not_tell_what_came_later():
-    """QUEUED and RUNNING come without report and end time, even when the submission has finished."""
+    """QUEUED and RUNNING come without report and end time, even when the submission has finished. Facts for the grader alone become empty
+    events, so that sequences have no gaps for watchers either."""
     queued, running, done = (
         messages.event_to_proto(event(state=state), submission(), MASK).submission
         for state in (SubmissionState.QUEUED, SubmissionState.RUNNING, SubmissionState.SUCCEEDED)
@@ -95,6 +92,8 @@ def test_a_replayed_state_does_not_tell_what_came_later():
     assert not queued.HasField("report") and not queued.HasField("start_time") and not queued.sources
     assert running.HasField("start_time") and not running.HasField("end_time")
     assert done.report.summary == "Right." and done.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
+    shown = messages.event_to_proto(event(fact=wire.Finished(job_id="j")), submission(), MASK)
+    assert shown.WhichOneof("event") is None and shown.sequence == 3
 
 
 def test_a_failed_submission_carries_a_status():
@@ -123,12 +122,6 @@ def test_a_failed_submission_carries_a_status():
 def test_every_value_of_ours_has_a_name_in_the_api(kind, prefix, enum):
     """A new outcome can't be forgotten in the proto, nor one of the proto in the code."""
     assert {f"{prefix}_{one.name}" for one in kind} | {f"{prefix}_UNSPECIFIED"} == set(enum.keys())
-
-
-def test_facts_for_the_grader_alone_become_empty_events():
-    """So that sequences have no gaps for watchers either."""
-    shown = messages.event_to_proto(event(fact=wire.Finished(job_id="j")), submission(), MASK)
-    assert shown.WhichOneof("event") is None and shown.sequence == 3
 
 
 SEEN = {"physical_floor_ns": 8191, "moved_bytes": 1000, "flops": 4000}
