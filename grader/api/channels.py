@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import ssl
 
 from grader.errors import SettingsInvalid
 from grader.peers import loopback
 
 _RESOLVER = re.compile(r"(?:unix|unix-abstract|dns|ipv4|ipv6):")  # gRPC's own forms
-NAME_MISMATCH = "Hostname Verification Check failed"
-_PROBE_S = 5.0
-_NAMES_SHOWN = 4
 
 _SELF_SIGNED = "its certificate is self-signed, and not trusted here; name that certificate with `grader-cli login --ca FILE`"
 
@@ -26,7 +21,7 @@ _TLS = {
     "certificate revoked": "its certificate was revoked; the server's operator has to replace it",
     "CERTIFICATE_VERIFY_FAILED": "its certificate can't be verified: it is of no authority that is trusted here, or has expired; "
     "name the authority with `grader-cli login --ca FILE`",
-    NAME_MISMATCH: "its certificate is not for the name by which it was called",
+    "Hostname Verification Check failed": "its certificate is not for this name; call it by one that is in the certificate",
     "missing selected ALPN property": "it speaks TLS, but is not a grader-server: no HTTP/2; check the port, and a proxy before it",
     "WRONG_VERSION_NUMBER": "it does not speak TLS; check the port, or write http://HOST:PORT where it is meant to be without",
     "certificate required": "it wants a certificate of the client, which users do not have; check the port",
@@ -94,29 +89,3 @@ def is_permanent(detail: str, *, tls: bool) -> bool:
     """Return whether the failure stays until somebody changes something, other than that of a server that restarts."""
     signs = (*(_TLS if tls else ()), "errors resolving", "DNS resolution failed")
     return any(sign in detail for sign in signs)
-
-
-async def certificate_names(address: str, ca: bytes | None) -> tuple[str, ...]:
-    """The names in the certificate of the server at HOST:PORT, where its authority is trusted; else none."""
-    host, _, port = address.rpartition(":")
-    try:
-        context = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii"))
-        context.check_hostname = False  # whether it is of a trusted authority is still checked: others may claim any name
-        async with asyncio.timeout(_PROBE_S):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
-            try:
-                certificate = writer.get_extra_info("peercert") or {}
-            finally:
-                writer.close()
-    except (OSError, ValueError, TimeoutError):  # ssl.SSLError is an OSError
-        return ()
-    return tuple(str(value) for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "IP Address"))
-
-
-def mismatch(address: str, names: tuple[str, ...]) -> str:
-    """Say what to do where a certificate is for these names, and not for the address."""
-    host = address.rpartition(":")[0]
-    if not names:
-        return f"its certificate is not for {host}; call it by a name that is in the certificate"
-    shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
-    return f"its certificate is for {shown}, not for {host}; call it by a name that is in the certificate"

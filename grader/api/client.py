@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypedDict, TypeVar, Unpack, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -62,6 +62,25 @@ _OPTIONS = (
 _AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # a call that ends so may be made again: the server, or its ledger, restarts
 
 M = TypeVar("M", bound=Message)
+
+
+class Page(TypedDict, total=False):
+    """Part of a list. page_token: the `next_page_token` of the page before."""
+
+    page_size: int
+    page_token: str
+
+
+class SubmissionQuery(Page, total=False):
+    """Fields of `ListSubmissionsRequest`: only submissions with all of these are listed."""
+
+    problem: str
+    states: Sequence[submission_pb2.SubmissionState]
+    competition: str
+    user: str
+    tag: str
+    verdicts: Sequence[report_pb2.Verdict]
+    id_prefix: str
 
 
 class ServerAbsence:
@@ -144,9 +163,8 @@ class GraderClient:
     ) -> submission_pb2.Submission:
         """Hand a kernel in. Safe to retry: without a request_id, one is made for this call. allow_cached_result: it may end at once
         with the result of an identical submission of yours."""
-        request = api.SubmitRequest(
-            submission=submission, request_id=request_id or str(uuid.uuid4()), allow_cached_result=allow_cached_result
-        )
+        request_id = request_id or str(uuid.uuid4())
+        request = api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result)
         return await self._answer(self._stub.Submit, request)
 
     async def batch_submit(
@@ -158,9 +176,8 @@ class GraderClient:
             api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result)
             for submission, request_id in zip(submissions, ids, strict=True)
         ]
-        answer: api.BatchSubmitResponse = await self._answer(
-            self._stub.BatchSubmit, api.BatchSubmitRequest(requests=requests), LONG_DEADLINE_S
-        )
+        request = api.BatchSubmitRequest(requests=requests)
+        answer: api.BatchSubmitResponse = await self._answer(self._stub.BatchSubmit, request, LONG_DEADLINE_S)
         return [to_error(result.error) if result.HasField("error") else result.submission for result in answer.results]
 
     async def get_submission(self, name: str, *, full: bool = False) -> submission_pb2.Submission:
@@ -168,32 +185,9 @@ class GraderClient:
         view = report_pb2.REPORT_VIEW_FULL if full else report_pb2.REPORT_VIEW_BASIC
         return await self._answer(self._stub.GetSubmission, api.GetSubmissionRequest(name=name, view=view))
 
-    async def list_submissions(
-        self,
-        *,
-        page_size: int = 0,
-        page_token: str = "",
-        problem: str = "",
-        states: Sequence[submission_pb2.SubmissionState] = (),
-        competition: str = "",
-        user: str = "",
-        tag: str = "",
-        verdicts: Sequence[report_pb2.Verdict] = (),
-        id_prefix: str = "",
-    ) -> api.ListSubmissionsResponse:
+    async def list_submissions(self, **query: Unpack[SubmissionQuery]) -> api.ListSubmissionsResponse:
         """Return a page, newest first."""
-        request = api.ListSubmissionsRequest(
-            page_size=page_size,
-            page_token=page_token,
-            problem=problem,
-            states=states,
-            competition=competition,
-            user=user,
-            tag=tag,
-            verdicts=verdicts,
-            id_prefix=id_prefix,
-        )
-        return await self._answer(self._stub.ListSubmissions, request)
+        return await self._answer(self._stub.ListSubmissions, api.ListSubmissionsRequest(**query))
 
     async def cancel(self, name: str) -> submission_pb2.Submission:
         """Ask for the end of a submission; one that runs is stopped soon after."""
@@ -210,15 +204,15 @@ class GraderClient:
             async for piece in self._stub.DownloadArtifact(api.DownloadArtifactRequest(name=name), timeout=LONG_DEADLINE_S):
                 yield piece.data
         except grpc.aio.AioRpcError as error:
-            raise await self._explained(self._error(error)) from None
+            raise self._explained(self._error(error)) from None
 
     async def get_problem(self, name: str) -> problem_pb2.Problem:
         """Return a problem."""
         return await self._answer(self._stub.GetProblem, api.GetProblemRequest(name=name))
 
-    async def list_problems(self, *, page_size: int = 0, page_token: str = "") -> api.ListProblemsResponse:
+    async def list_problems(self, **page: Unpack[Page]) -> api.ListProblemsResponse:
         """Return a page, by name."""
-        return await self._answer(self._stub.ListProblems, api.ListProblemsRequest(page_size=page_size, page_token=page_token))
+        return await self._answer(self._stub.ListProblems, api.ListProblemsRequest(**page))
 
     async def get_caller(self, *, with_quotas: bool = False) -> api.Caller:
         """Return whose the key is, to the server; with_quotas: and how many submissions that user may make."""
@@ -228,17 +222,15 @@ class GraderClient:
         """Return a competition."""
         return await self._answer(self._stub.GetCompetition, api.GetCompetitionRequest(name=name))
 
-    async def list_competitions(self, *, page_size: int = 0, page_token: str = "") -> api.ListCompetitionsResponse:
+    async def list_competitions(self, **page: Unpack[Page]) -> api.ListCompetitionsResponse:
         """Return a page, by name."""
-        return await self._answer(self._stub.ListCompetitions, api.ListCompetitionsRequest(page_size=page_size, page_token=page_token))
+        return await self._answer(self._stub.ListCompetitions, api.ListCompetitionsRequest(**page))
 
     async def get_leaderboard(
-        self, competition: str, *, problem: str = "", device: str = "", page_size: int = 0, page_token: str = ""
+        self, competition: str, *, problem: str = "", device: str = "", **page: Unpack[Page]
     ) -> competition_pb2.Leaderboard:
         """Return a page of a board."""
-        request = api.GetLeaderboardRequest(
-            competition=competition, problem=problem, device=device, page_size=page_size, page_token=page_token
-        )
+        request = api.GetLeaderboardRequest(competition=competition, problem=problem, device=device, **page)
         return await self._answer(self._stub.GetLeaderboard, request)
 
     async def create_rejudge(self, rejudge: rejudge_pb2.Rejudge, *, request_id: str) -> rejudge_pb2.Rejudge:
@@ -250,9 +242,9 @@ class GraderClient:
         """Return a rejudge, with what it changes."""
         return await self._answer(self._stub.GetRejudge, api.GetRejudgeRequest(name=name), LONG_DEADLINE_S)
 
-    async def list_rejudges(self, *, page_size: int = 0, page_token: str = "") -> api.ListRejudgesResponse:
+    async def list_rejudges(self, **page: Unpack[Page]) -> api.ListRejudgesResponse:
         """Return a page, newest first, without what they change."""
-        return await self._answer(self._stub.ListRejudges, api.ListRejudgesRequest(page_size=page_size, page_token=page_token))
+        return await self._answer(self._stub.ListRejudges, api.ListRejudgesRequest(**page))
 
     async def apply_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
         """Let its judgements count. Safe to retry."""
@@ -284,12 +276,9 @@ class GraderClient:
         """Return who is banned from a competition."""
         return await self._answer(self._stub.ListBans, api.ListBansRequest(competition=competition))
 
-    async def list_competition_actions(
-        self, competition: str, *, page_size: int = 0, page_token: str = ""
-    ) -> api.ListCompetitionActionsResponse:
+    async def list_competition_actions(self, competition: str, **page: Unpack[Page]) -> api.ListCompetitionActionsResponse:
         """Return a page of what organisers did, newest first."""
-        request = api.ListCompetitionActionsRequest(competition=competition, page_size=page_size, page_token=page_token)
-        return await self._answer(self._stub.ListCompetitionActions, request)
+        return await self._answer(self._stub.ListCompetitionActions, api.ListCompetitionActionsRequest(competition=competition, **page))
 
     async def reload_competitions(self) -> api.ReloadCompetitionsResponse:
         """Have the server read the files of its competitions again; what differs."""
@@ -342,7 +331,7 @@ class GraderClient:
                     absence.end()
                 failure = self._error(error)
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or not await absence.wait(self._stream_limit_s(failure)):
-                    raise await self._explained(failure) from None
+                    raise self._explained(failure) from None
             finally:
                 stream.cancel()  # else the server goes on with one whose reader has stopped
 
@@ -356,7 +345,7 @@ class GraderClient:
                 failure = self._error(error)
                 away = error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(failure, _AWAY)
                 if not away or not await absence.wait(self._restart_s if self._answered else 0.0, began_s):
-                    raise await self._explained(failure) from None
+                    raise self._explained(failure) from None
             else:
                 self._answered = True
                 absence.end()
@@ -368,13 +357,10 @@ class GraderClient:
         permanent = isinstance(error, ServerUnreachable) and channels.is_permanent(error.detail, tls=self._tls)
         return 0.0 if permanent else self._patience_s
 
-    async def _explained(self, error: GraderError) -> GraderError:
+    def _explained(self, error: GraderError) -> GraderError:
         """In words for people, where it is that nothing answers."""
         if not isinstance(error, ServerUnreachable):
             return error
-        if self._tls and channels.NAME_MISMATCH in error.detail:
-            names = await channels.certificate_names(self.address, self._ca)
-            return ServerUnreachable(self.address, channels.mismatch(self.address, names))
         return ServerUnreachable(self.address, channels.explain(error.detail, tls=self._tls, answered=self._answered))
 
     def _error(self, error: grpc.aio.AioRpcError) -> GraderError:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -126,7 +125,15 @@ class CredentialStore:
         return self._change(change)
 
     def _change(self, change: Callable[[StoredServers], T]) -> T:
-        with self._locked():
+        """Make a change at a time, so that two logins at once are both stored."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.chmod(0o700)  # whatever the umask, and no matter who made it
+            directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise SettingsInvalid(str(self.path.parent), f"keys can't be kept there: {error.strerror}; set XDG_CONFIG_HOME") from None
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
             stored = self._load()
             result = change(stored)
             servers = {name: asdict(credential) for name, credential in sorted(stored.servers.items())}
@@ -141,19 +148,6 @@ class CredentialStore:
                 written.replace(self.path)  # anybody who reads meanwhile sees the old or the new, whole
             finally:
                 written.unlink(missing_ok=True)
-        return result
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Make a change at a time, so that two logins at once are both stored."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.parent.chmod(0o700)  # whatever the umask, and no matter who made it
-            descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise SettingsInvalid(str(self.path.parent), f"keys can't be kept there: {error.strerror}; set XDG_CONFIG_HOME") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
+            return result
         finally:
-            os.close(descriptor)
+            os.close(directory)

@@ -148,15 +148,12 @@ def _reasons(imports: Sequence[Imported]) -> Counter[str]:
     return Counter(re.sub(r"^(line \d+: |\S+:\d+: )", "", entry.reason) for entry in imports if entry.problem is None)
 
 
-def _counts(imports: Sequence[Imported]) -> dict[str, int]:
-    return {
-        "imported": sum(entry.problem is not None and entry.same_as is None for entry in imports),
-        "refused": sum(entry.problem is None for entry in imports),
-        "same": sum(entry.same_as is not None for entry in imports),
-    }
+def _counts(imports: Sequence[Imported]) -> Counter[str]:
+    return Counter("refused" if entry.problem is None else "imported" if entry.fresh else "same" for entry in imports)
 
 
 def _to_data(imports: Sequence[Imported], empty: str) -> dict[str, object]:
+    counts = _counts(imports)
     return {
         "imported": [
             {
@@ -167,7 +164,7 @@ def _to_data(imports: Sequence[Imported], empty: str) -> dict[str, object]:
                 "warnings": list(entry.warnings),
             }
             for entry in imports
-            if entry.problem is not None and entry.same_as is None
+            if entry.problem is not None and entry.fresh
         ],
         "refused": [{"path": str(entry.path), "reason": entry.reason} for entry in imports if entry.problem is None],
         "same": [
@@ -175,7 +172,7 @@ def _to_data(imports: Sequence[Imported], empty: str) -> dict[str, object]:
             for entry in imports
             if entry.problem is not None and entry.same_as is not None
         ],
-        "counts": _counts(imports),
+        "counts": {name: counts[name] for name in ("imported", "refused", "same")},
         "reasons": dict(_reasons(imports).most_common()),
         "message": "" if imports else empty,
     }

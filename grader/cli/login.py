@@ -20,7 +20,7 @@ from grader.api.credentials import Credential, CredentialStore
 from grader.api.resource_names import COMPETITIONS, resource_id
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, OfServer
-from grader.cli.output import print_json, print_line, print_note, print_parts, text_table
+from grader.cli.output import plain, print_line, print_message, print_note, text_table
 from grader.cli.session import dial
 from grader.errors import SettingsInvalid
 from grader.v1 import grader_service_pb2
@@ -72,7 +72,7 @@ async def login(
     async with dial(named, credential) as client:
         caller = await client.get_caller()
     store.put(named, credential if caller.key_id else replace(credential, key=""), default=True)  # no key is kept that is of no use
-    _show(address, caller)
+    print_line(described(address, caller))
     text = f"stored in {store.path}; this is the default server now: commands use it unless --server or --local is given"
     print_note(text)
     if os.environ.get("GRADER_SERVER", named) != named:
@@ -100,14 +100,8 @@ async def whoami(named: OfServer = None, json: Json = False) -> Exit:
     server = named or _named(None, CredentialStore(credentials.directory()))
     async with dial(server, credentials.find(server)) as client:
         caller = await client.get_caller(with_quotas=True)
-    if json:
-        print_json(caller)
-        return Exit.DONE
-    _show(client.address, caller)
-    if caller.quotas:
-        print_parts([quota_table(caller.quotas)])
-    else:
-        print("no quotas: you may submit as many as you like")
+    quotas = quota_table(caller.quotas) if caller.quotas else plain("no quotas: you may submit as many as you like")
+    print_message(caller, [plain(described(client.address, caller)), quotas], json=json)
     return Exit.DONE
 
 
@@ -155,11 +149,10 @@ def _named(server: str | None, store: CredentialStore) -> str:
     return servers[0]
 
 
-def _show(address: str, caller: grader_service_pb2.Caller) -> None:
+def described(address: str, caller: grader_service_pb2.Caller) -> str:
+    """A caller in words: the user, the scopes of the key, and when it ends."""
     if not caller.key_id:
-        line = f"{address}: asks for no keys; everything is allowed"
-    else:
-        ends = f"{caller.expire_time.ToDatetime(UTC):%Y-%m-%d %H:%M} UTC" if caller.HasField("expire_time") else "never"
-        scopes = ", ".join(one_line(scope) for scope in caller.scopes)
-        line = f"{address}: {one_line(caller.user)} (scopes: {scopes}; key {one_line(caller.key_id)} ends: {ends})"
-    print_line(line)
+        return f"{address}: asks for no keys; everything is allowed"
+    ends = f"{caller.expire_time.ToDatetime(UTC):%Y-%m-%d %H:%M} UTC" if caller.HasField("expire_time") else "never"
+    scopes = ", ".join(one_line(scope) for scope in caller.scopes)
+    return f"{address}: {one_line(caller.user)} (scopes: {scopes}; key {one_line(caller.key_id)} ends: {ends})"

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from grader.api.client import GraderClient
 from grader.cli.output import plain, stderr_console, stdout_console
-from grader.v1 import problem_pb2, report_pb2, submission_pb2
+from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
-BAR_WIDTH, REFRESHES_PER_S = 40, 8
 FAILURE_LINES = 3  # so many failed steps have a line of their own
 QUEUED, STARTING, BUILDING, VERIFYING, MEASURING = "queued", "starting", "building", "verifying", "measuring"
 
@@ -35,9 +32,6 @@ class ProgressDisplay:
     def say(self, line: str) -> None:
         """Print one line that stays."""
 
-    async def expect(self, client: GraderClient, name: str) -> None:
-        """Learn what is to be done for a submission, before its events."""
-
 
 @contextmanager
 def progress(*, json: bool) -> Iterator[ProgressDisplay]:
@@ -47,17 +41,10 @@ def progress(*, json: bool) -> Iterator[ProgressDisplay]:
         yield ProgressDisplay()
     elif console.is_terminal:
         display = LiveStages(console)
-        with live(console, display.render):
+        with Live(console=console, get_renderable=display.render, refresh_per_second=8, redirect_stdout=False, redirect_stderr=False):
             yield display
     else:
         yield PlainLines(console)
-
-
-@contextmanager
-def live(console: Console, render: Callable[[], RenderableType]) -> Iterator[None]:
-    """Redraw a rendering until the end, then leave it standing."""
-    with Live(console=console, get_renderable=render, refresh_per_second=REFRESHES_PER_S, redirect_stdout=False, redirect_stderr=False):
-        yield
 
 
 class PlainLines(ProgressDisplay):
@@ -73,63 +60,31 @@ class PlainLines(ProgressDisplay):
             self.say(line)
 
     def say(self, line: str) -> None:
-        """Print one line."""
+        """Print one line, above the rows of a terminal."""
         self._console.print(one_line(line), soft_wrap=True)
 
 
-class LiveStages(ProgressDisplay):
-    """A row for each stage, the running one with a spinner; then one bar over all workloads."""
+class LiveStages(PlainLines):
+    """A row for each stage, the running one with a spinner."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._stages = GradingStages(time.monotonic())
+        super().__init__(console)
         self._spinner = Spinner("dots")
-        self._expected: tuple[submission_pb2.Mode, problem_pb2.Problem] | None = None
-        self._bar = Progress(BarColumn(BAR_WIDTH), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("left"), console=console)
-        self._task = self._bar.add_task("", visible=False)
 
     def feed(self, event: submission_pb2.SubmissionEvent) -> None:
-        """Take one event in, and move the bar."""
+        """Take one event in."""
         self._stages.feed(event, time.monotonic())
-        planned = {} if self._expected is None else planned_steps(*self._expected, self._stages.device_kind)
-        total = sum(planned.values()) * self._stages.process_count
-        ended = sum(min(self._stages.ended_count(name), count * self._stages.process_count) for name, count in planned.items())
-        self._bar.update(self._task, total=total, completed=ended, visible=ended > 0 and not self._stages.final)
-
-    def say(self, line: str) -> None:
-        """Print one line above the rows."""
-        self._console.print(one_line(line), soft_wrap=True)
-
-    async def expect(self, client: GraderClient, name: str) -> None:
-        """Have the bar know how many workloads there are."""
-        submission = await client.get_submission(name)
-        self._expected = (submission.mode, await client.get_problem(submission.problem))
 
     def render(self) -> RenderableType:
         """The stages as they are now."""
         table, stages = Table.grid(padding=(0, 1)), list(self._stages.stages.values())
-        for stage in stages[-max(self._console.height - 4, 3) :]:
+        for stage in stages[-max(self._console.height - 3, 3) :]:
             running = stage.began_s is not None
             mark = self._spinner if running else Text("x", "red") if stage.failures else Text("+", "green")
             label = self._stages.label if running else stage.title
             seconds = Text(f"{stage.total_s(time.monotonic()):.1f} s", style="dim", justify="right")
             table.add_row(mark, plain(one_line(label)), plain(one_line(stage.summary)), seconds)
-        parts: list[RenderableType] = [plain(one_line(self._stages.environment), "dim")] if self._stages.environment else []
-        return Group(*parts, table, *([self._bar.get_renderable()] if self._bar.tasks[0].visible else []))
-
-
-def planned_steps(mode: submission_pb2.Mode, problem: problem_pb2.Problem, device_kind: str) -> dict[str, int]:
-    """Count the workloads that a process verifies and measures if all goes well; {} in a mode whose work is not counted in workloads."""
-    public_count = sum(workload.device_kind in ("", device_kind) for workload in problem.workloads)
-    verified_count = public_count + problem.hidden_workload_count
-    match mode:
-        case submission_pb2.MODE_TEST:
-            return {VERIFYING: verified_count}
-        case submission_pb2.MODE_RANKED:
-            return {VERIFYING: verified_count, MEASURING: verified_count}
-        case submission_pb2.MODE_UNSPECIFIED | submission_pb2.MODE_BENCHMARK:
-            return {VERIFYING: verified_count, MEASURING: public_count}
-    return {}
+        return Group(plain(one_line(self._stages.environment), "dim"), table) if self._stages.environment else table
 
 
 @dataclass(slots=True, kw_only=True)
@@ -188,18 +143,12 @@ class GradingStages:
     def __init__(self, began_s: float) -> None:
         self.stages = {QUEUED: StageProgress(name=QUEUED, began_s=began_s)}
         self.label = QUEUED  # of the step that runs
-        self.environment = self.device_kind = ""
-        self.process_count = 1
-        self.final = False
+        self.environment = ""
         self._stage = self.stages[QUEUED]
         self._attempt = self._process = self._failure_count = 0
+        self._process_count = 1
         self._workload_id = self._failure = ""  # of the step that runs
         self._ahead_count: int | None = None
-        self._ended: set[tuple[str, int, str]] = set()
-
-    def ended_count(self, stage_name: str) -> int:
-        """Count the workloads of all processes for which a stage has ended."""
-        return sum(name == stage_name for name, _, _ in self._ended)
 
     def feed(self, event: submission_pb2.SubmissionEvent, now_s: float) -> list[str]:
         """Take an event in and return the lines that it adds; all of them may hold untrusted text."""
@@ -207,7 +156,6 @@ class GradingStages:
         if 0 < self._attempt < event.attempt:
             lines.append(f"attempt {event.attempt}: the one before it was lost")
             self.stages, self._stage, self._process = {}, StageProgress(name=STARTING), 0
-            self._ended.clear()
         self._attempt = max(self._attempt, event.attempt)
         match event.WhichOneof("event"):
             case "progress":
@@ -223,7 +171,7 @@ class GradingStages:
                     self._stage.trial_count += max(event.trial.run_count, 1)
                 else:
                     where = "" if event.trial.workload_id == self._workload_id else f"{event.trial.workload_id} "
-                    self._failure = where + formatting.outcome_name(event.trial)
+                    self._failure = where + formatting.words(event.trial, "outcome")
             case "measurement":
                 median = formatting.median(event.measurement.certified)
                 if median == formatting.NOT_RESOLVED:
@@ -231,7 +179,6 @@ class GradingStages:
                 else:
                     self._stage.certified.append(median)
             case "environment":
-                self.device_kind = event.environment.device_kind
                 self.environment = f"on {event.environment.device or event.environment.device_kind}, in {event.environment.isolation}"
                 lines.append(self.environment)
             case "submission":
@@ -242,8 +189,8 @@ class GradingStages:
 
     def _progressed(self, reported: submission_pb2.Progress, now_s: float) -> list[str]:
         if reported.process_count > 1:
-            self._process, self.process_count = reported.process, reported.process_count
-        prefix = f"process {self._process} of {self.process_count}: " if self._process else ""
+            self._process, self._process_count = reported.process, reported.process_count
+        prefix = f"process {self._process} of {self._process_count}: " if self._process else ""
         name = formatting.STAGES.get(reported.stage, "working")
         label = f"{prefix}{name} {reported.workload_id}".strip()
         if label == self.label and self._stage.began_s is not None:
@@ -268,7 +215,6 @@ class GradingStages:
             return []
         step_s, stage.began_s = now_s - stage.began_s, None
         stage.duration_s += step_s
-        self._ended.add((stage.name, self._process, self._workload_id))
         if failure:
             stage.failures.append(f"{self._workload_id}: {failure}" if self._workload_id else failure)
             self._failure_count += 1
@@ -290,7 +236,6 @@ class GradingStages:
             return []
         if submission.state == submission_pb2.SUBMISSION_STATE_RUNNING:
             return self._begin(STARTING, STARTING, "", now_s) if self.label == QUEUED else []
-        self.final = True
         lines = self._end(now_s)
         for stage in self.stages.values():
             counted = stage.trial_count or stage.certified or stage.unresolved_count or stage.failures

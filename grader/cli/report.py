@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -87,24 +87,16 @@ def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> I
     if report.libraries:
         yield plain(f"uses libraries: {one_line(', '.join(report.libraries), most_chars=400)}")
     if report.trials:
-        yield Text()
-        yield _workloads(report)
+        yield from _section([_workloads(report)])
         if report.rule:
             yield plain(f"right is: {one_line(report.rule, most_chars=_REMARK_CHARS)}", "dim")
-        if wrong := [wrong_element for trial in report.trials for wrong_element in trial.wrong_elements]:
-            yield Text()
-            yield _wrong_elements(wrong)
-    if report.measurements:
-        yield Text()
-        yield from render_times(report.measurements, report.environment.ceilings)
+        yield from _section(_wrong_elements([element for trial in report.trials for element in trial.wrong_elements]))
+    yield from _section(render_times(report.measurements, report.environment.ceilings))
     for speedup in report.speedups:
         yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {formatting.ratio(speedup)}")
-    if report.build.kernels:
-        yield Text()
-        yield from render_kernels(report.build.kernels, report.environment.architecture)
+    yield from _section(render_kernels(report.build.kernels, report.environment.architecture))
     if report.HasField("profile"):
-        yield Text()
-        yield from render_profile(report.profile, submission_id)
+        yield from _section(render_profile(report.profile, submission_id))
     for remark in report.build.remarks:
         yield plain(f"note: {one_line(remark, most_chars=_REMARK_CHARS)}", "yellow")
     if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:
@@ -113,6 +105,14 @@ def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> I
         yield from _quoted("what the kernel printed", report.output, _OUTPUT_CHARS)
     if report.HasField("environment"):
         yield from environment(report.environment)
+
+
+def _section(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    """The parts with an empty line before the first of them."""
+    for index, part in enumerate(parts):
+        if not index:
+            yield Text()
+        yield part
 
 
 def _workloads(report: report_pb2.Report) -> Table:
@@ -126,9 +126,10 @@ def _workloads(report: report_pb2.Report) -> Table:
     return text_table(("workload", "result", *headings), rows, right=headings, title="Workloads")
 
 
-def _wrong_elements(elements: Sequence[report_pb2.WrongElement]) -> Table:
-    headings = ("expected", "actual", "may differ by")
-    return text_table(("element", *headings), map(formatting.wrong_element, elements), right=headings, title="The first wrong elements")
+def _wrong_elements(elements: Sequence[report_pb2.WrongElement]) -> Iterator[Table]:
+    headings, rows = ("expected", "actual", "may differ by"), list(map(formatting.wrong_element, elements))
+    if rows:
+        yield text_table(("element", *headings), rows, right=headings, title="The first wrong elements")
 
 
 def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Iterator[RenderableType]:
@@ -171,7 +172,8 @@ def step_bar(seconds: Mapping[str, float]) -> Text:
 def render_times(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> Iterator[RenderableType]:
     """Times by a device's clock with all that is known of them; the host's clock, whose times are practice, gets a shorter table."""
     by_device = any(measurement.clock == report_pb2.CLOCK_DEVICE_EVENTS for measurement in measurements)
-    yield _device_times(measurements) if by_device else _host_times(measurements)
+    if measurements:
+        yield _device_times(measurements) if by_device else _host_times(measurements)
     for measurement in measurements:
         rates = figures.throughput(measurement, ceilings)
         interval = formatting.median_range(measurement.certified)
@@ -213,7 +215,7 @@ def _device_times(measurements: Sequence[report_pb2.Measurement]) -> Table:
         reported = formatting.spread(measurement.reported) if measurement.HasField("reported") else "-"
         if reported != "-" and not measurement.reported_confirmed:
             reported = f"{formatting.median(measurement.reported)}, not confirmed"
-        bound = formatting.time(formatting.duration_ns(measurement.bound_duration))
+        bound = formatting.time(measurement.bound_duration.ToNanoseconds())
         rows.append((measurement.workload_id, "kernel", reported, formatting.median(measurement.certified), bound, ""))
         speedups = {speedup.baseline: formatting.ratio(speedup) for speedup in measurement.speedups}
         for name in formatting.baselines((*measurement.reported_baselines, *measurement.baselines)):
@@ -247,15 +249,12 @@ def render_profile(profile: report_pb2.Profile, submission_id: str) -> Iterator[
     """Each tool, the resources that the kernels take of the device, and the launches."""
     rows: list[tuple[str | Text, ...]] = []
     for tool in profile.tools:
-        outcome = Text(formatting.profile_outcome(tool.outcome), style=_TOOL_STYLES.get(tool.outcome, ""))
+        outcome = Text(formatting.profile_outcome(tool), style=_TOOL_STYLES.get(tool.outcome, ""))
         rows.append((tool.name, outcome, plain(one_line(tool.detail, most_chars=_DETAIL_CHARS))))
     yield text_table(("tool", "", ""), rows, title="Profile")
-    if profile.findings:
-        yield Text()
-        yield _findings(profile.findings)
+    yield from _section(_findings(profile.findings))
     for counts in access_counts.tables(profile.access_counts, row_limit=_LINES_SHOWN):
-        yield Text()
-        yield plain(counts.title, "italic")  # not the table's own title: it may be wider than the table
+        yield from _section([plain(counts.title, "italic")])  # not the table's own title: it may be wider than the table
         headings = [heading.lower() for heading in counts.headings]
         table = text_table(headings, counts.rows, right=headings[counts.text_columns :])
         if counts.cut_rows:
@@ -263,12 +262,9 @@ def render_profile(profile: report_pb2.Profile, submission_id: str) -> Iterator[
         yield table
         yield plain(counts.note, "dim")
     if profile.kernels:
-        yield Text()
-        yield plain(f"compiled for {one_line(profile.architecture)}:", "dim")
-        yield from render_kernels(profile.kernels)
+        yield from _section([plain(f"compiled for {one_line(profile.architecture)}:", "dim"), *render_kernels(profile.kernels)])
     if profile.launches:
-        yield Text()
-        yield _launches(profile.launches, profile.workload_id)
+        yield from _section([_launches(profile.launches, profile.workload_id)])
     for remark in profile.remarks:
         yield plain(f"note: {one_line(remark, most_chars=_DETAIL_CHARS)}", "yellow")
     sanitized = profile.findings or profile.access_counts.lines
@@ -276,17 +272,18 @@ def render_profile(profile: report_pb2.Profile, submission_id: str) -> Iterator[
     yield plain(f"{'What the sanitizer saw' if sanitized else 'A profile'} decides nothing.{files}", "dim")
 
 
-def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Table:
+def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Iterator[Table]:
     rows: list[tuple[str | Text, ...]] = []
     for finding in findings[:_FINDINGS_SHOWN]:
-        severity = formatting.sanitizer_severity(finding)
+        severity = formatting.words(finding, "severity")
         style = {"error": "red", "warning": "yellow"}.get(severity, "dim")
         count = f" ({finding.count} times)" if finding.count > 1 else ""
         message = plain(one_line(f"{finding.message}{count}", most_chars=_DETAIL_CHARS))
         rows.append((Text(severity, style), formatting.sanitizer_place(finding), message, formatting.sanitizer_thread(finding)))
     if len(findings) > _FINDINGS_SHOWN:
         rows.append(("", "", f"and {len(findings) - _FINDINGS_SHOWN} more; --json has them all", ""))
-    return text_table(("", "where", "finding", "first"), rows, title="What the sanitizer saw")
+    if rows:
+        yield text_table(("", "where", "finding", "first"), rows, title="What the sanitizer saw")
 
 
 def _launches(launches: Sequence[report_pb2.KernelLaunch], workload_id: str) -> Table:
@@ -294,7 +291,7 @@ def _launches(launches: Sequence[report_pb2.KernelLaunch], workload_id: str) -> 
     headings = ("launches", "grid", "block", "shared", *(["time"] if timed else []))
     rows = []
     for launch in launches[:_LAUNCHES_SHOWN]:
-        time = formatting.time(formatting.duration_ns(launch.total_duration)) if launch.HasField("total_duration") else "-"
+        time = formatting.time(launch.total_duration.ToNanoseconds()) if launch.HasField("total_duration") else "-"
         sizes = (formatting.dimensions(launch.grid), formatting.dimensions(launch.block), f"{launch.shared_bytes} B")
         rows.append((one_line(launch.kernel, most_chars=60), str(launch.count), *sizes, *([time] if timed else [])))
     table = text_table(("kernel", *headings), rows, right=headings, title=f"Launches on {one_line(workload_id)}")

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from grader.api import credentials
 from grader.api.client import GraderClient
@@ -16,8 +16,10 @@ from grader.cli import extras
 from grader.cli.output import print_note
 from grader.errors import StateDirectoryInUse
 from grader.isolations import AUTO
-from grader.v1 import grader_service_pb2, problem_pb2
 from grader.views.sanitize import one_line
+
+if TYPE_CHECKING:
+    from grader.cli.own_problems import OwnProblems
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "kernels_examples"  # there in a source tree only
 
@@ -66,18 +68,8 @@ async def connect(target: Target, need: ServerRequirement) -> AsyncIterator[Grad
         yield client
 
 
-class ProblemReader(Protocol):
-    """Reads problems: a client, or `OwnProblems`."""
-
-    async def list_problems(self, *, page_size: int = 0) -> grader_service_pb2.ListProblemsResponse:
-        """Return a page, by name."""
-
-    async def get_problem(self, name: str) -> problem_pb2.Problem:
-        """Return a problem."""
-
-
 @asynccontextmanager
-async def problem_reader(target: Target) -> AsyncIterator[ProblemReader]:
+async def problem_reader(target: Target) -> AsyncIterator[GraderClient | OwnProblems]:
     """Read the problems of the server that target names, or the command's own."""
     if target.server is None:
         yield extras.load("grader.cli.own_problems", "server", remedy=extras.OTHER_SERVER).OwnProblems(target)

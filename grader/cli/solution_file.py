@@ -21,44 +21,54 @@ PYTHON = ("python", "pytorch", "triton", "tilelang", "cute_dsl", "cutile", "cudn
 COMPILED = ("cuda", "cpp", "cuda_cpp", "cutlass", "cudnn", "cublas")
 _TVM = re.compile(r"\btvm/ffi/|\bTVM_FFI_")
 _MODULE = re.compile(r"PYBIND11_MODULE|TORCH_LIBRARY|TORCH_EXTENSION_NAME")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _Kind = TypeVar("_Kind", str, list[Any], dict[str, Any])
 _KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
-    """A solution file as a submission. The entry point's file is the first of sources.
+class SubmittedFiles:
+    """Source files with their problem. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
 
-    problem_id: of its definition, as an import names it. language: "" where the server has to tell. notes: what the file asks for that is
-    not used, for its author.
+    language, entry, notes: of a solution file; "" where nothing names them. notes: what the file asks for that is not used.
     """
 
     sources: tuple[SourceFile, ...]
-    definition: str
     problem_id: str
-    language: str
-    entry: str
+    problem_dir: Path | None = None
+    language: str = ""
+    entry: str = ""
     notes: tuple[str, ...] = ()
 
 
-def parse(path: Path, text: str) -> Solution:
-    """The solution in a file's text. UsageError names the file, the key and what to do."""
+def parse(path: Path, text: str) -> SubmittedFiles:
+    """The solution in a file's text; the entry point's file is the first source. UsageError names the file, the key and what to do."""
     table = _object(path, text)
-    spec = _get(path, table, "spec", dict)
-    entry_file, entry = _entry_point(path, _get(path, spec, "entry_point", str, "spec."))
-    sources = _sources(path, table, entry_file)
-    language = _language(path, spec, entry_file, sources)
-    definition = _get(path, table, "definition", str)
-    destination = _destination(path, spec, language)
+    try:
+        return _solution(table, path)
+    except ValueError as error:
+        raise UsageError(f"solution: {path}: {error}") from None
+
+
+def _solution(table: Mapping[str, Any], path: Path) -> SubmittedFiles:
+    """The solution in a table. ValueError names the key and what to do, as all below."""
+    spec = _get(table, "spec", dict)
+    entry_file, entry = _entry_point(_get(spec, "entry_point", str, "spec."))
+    sources = _sources(table, entry_file)
+    language = _language(spec, entry_file, sources)
+    definition = _get(table, "definition", str)
+    destination = _destination(spec, language)
     if destination is not None:
         sources = (_with_directive(sources[0], destination=destination), *sources[1:])
-    return Solution(
+    options = spec.get("compile_options")
+    flags = [str(flag) for key in options for flag in options[key] or ()] if isinstance(options, dict) else []
+    return SubmittedFiles(
         sources=sources,
-        definition=definition,
         problem_id=problem_id_of(definition),
+        problem_dir=problem_near(path, definition),
         language=language,
         entry=entry,
-        notes=_notes(path, spec),
+        notes=(f"compile_options of {path.name} are not used: {' '.join(flags)}",) if flags else (),
     )
 
 
@@ -89,56 +99,56 @@ def _object(path: Path, text: str) -> dict[str, Any]:
     return table
 
 
-def _get(path: Path, table: Mapping[str, Any], key: str, kind: type[_Kind], place: str = "") -> _Kind:
+def _get(table: Mapping[str, Any], key: str, kind: type[_Kind], place: str = "") -> _Kind:
     value = table.get(key)
     if key not in table:
-        raise UsageError(f"solution: {path}: {place}{key}: is missing; add it")
+        raise ValueError(f"{place}{key}: is missing; add it")
     if not isinstance(value, kind) or not value:
-        raise UsageError(f"solution: {path}: {place}{key}: must be {_KINDS[kind]} that is not empty; fix it")
-    if isinstance(value, str) and not _is_text(value):
-        raise UsageError(f"solution: {path}: {place}{key}: has half of a surrogate pair, which is not a character; fix it")
+        raise ValueError(f"{place}{key}: must be {_KINDS[kind]} that is not empty; fix it")
+    if isinstance(value, str) and _SURROGATE.search(value):
+        raise ValueError(f"{place}{key}: has half of a surrogate pair, which is not a character; fix it")
     return value
 
 
-def _entry_point(path: Path, text: str) -> tuple[str, str]:
+def _entry_point(text: str) -> tuple[str, str]:
     file, mark, function = text.partition("::")
     if not mark or not file or not function.isidentifier():
-        raise UsageError(f"solution: {path}: spec.entry_point: is {text!r}; write FILE::FUNCTION, such as 'main.py::run'")
+        raise ValueError(f"spec.entry_point: is {text!r}; write FILE::FUNCTION, such as 'main.py::run'")
     return file, function
 
 
-def _sources(path: Path, table: Mapping[str, Any], entry_file: str) -> tuple[SourceFile, ...]:
+def _sources(table: Mapping[str, Any], entry_file: str) -> tuple[SourceFile, ...]:
     sources = []
-    for index, entry in enumerate(_get(path, table, "sources", list)):
+    for index, entry in enumerate(_get(table, "sources", list)):
         if not isinstance(entry, dict):
-            raise UsageError(f"solution: {path}: sources[{index}]: must be an object with path and content; fix it")
+            raise ValueError(f"sources[{index}]: must be an object with path and content; fix it")
         place = f"sources[{index}]."
-        sources.append(SourceFile(path=_get(path, entry, "path", str, place), content=_get(path, entry, "content", str, place)))
+        sources.append(SourceFile(path=_get(entry, "path", str, place), content=_get(entry, "content", str, place)))
     first = next((source for source in sources if PurePosixPath(source.path) == PurePosixPath(entry_file)), None)
     if first is None:
         names = ", ".join(source.path for source in sources)
-        raise UsageError(f"solution: {path}: spec.entry_point: names {entry_file!r}, which is not in sources ({names}); fix one")
+        raise ValueError(f"spec.entry_point: names {entry_file!r}, which is not in sources ({names}); fix one")
     return (first, *(source for source in sources if source is not first))
 
 
-def _language(path: Path, spec: Mapping[str, Any], entry_file: str, sources: tuple[SourceFile, ...]) -> str:
+def _language(spec: Mapping[str, Any], entry_file: str, sources: tuple[SourceFile, ...]) -> str:
     key = "language" if "language" in spec else "languages"
-    names = [_get(path, spec, key, str, "spec.")] if key == "language" else _get(path, spec, key, list, "spec.")
+    names = [_get(spec, key, str, "spec.")] if key == "language" else _get(spec, key, list, "spec.")
     if unknown := [name for name in names if name not in (*PYTHON, *COMPILED)]:
-        raise UsageError(f"solution: {path}: spec.{key}: {unknown[0]!r} is not known; take one of: {', '.join((*PYTHON, *COMPILED))}")
+        raise ValueError(f"spec.{key}: {unknown[0]!r} is not known; take one of: {', '.join((*PYTHON, *COMPILED))}")
     in_python = [name in PYTHON for name in names]
     if any(in_python) != all(in_python):
-        raise UsageError(f"solution: {path}: spec.{key}: {', '.join(names)} can't be mixed; write Python or C++")
+        raise ValueError(f"spec.{key}: {', '.join(names)} can't be mixed; write Python or C++")
     if all(in_python) != entry_file.endswith(".py"):
-        raise UsageError(f"solution: {path}: spec.entry_point: {entry_file!r} is not a file of {names[0]}; fix one")
-    return "python" if all(in_python) else _compiled(path, spec, sources)
+        raise ValueError(f"spec.entry_point: {entry_file!r} is not a file of {names[0]}; fix one")
+    return "python" if all(in_python) else _compiled(spec, sources)
 
 
-def _compiled(path: Path, spec: Mapping[str, Any], sources: tuple[SourceFile, ...]) -> str:
+def _compiled(spec: Mapping[str, Any], sources: tuple[SourceFile, ...]) -> str:
     texts = [source.content for source in sources]
     if spec.get("binding") == "tvm-ffi" or (spec.get("binding") is None and any(map(_TVM.search, texts))):
-        raise UsageError(
-            f"solution: {path}: spec.binding: TVM-FFI is not available here; bind the function by PYBIND11_MODULE (binding 'torch'), "
+        raise ValueError(
+            "spec.binding: TVM-FFI is not available here; bind the function by PYBIND11_MODULE (binding 'torch'), "
             'or define a plain extern "C" function'
         )
     if any(map(_MODULE.search, texts)):
@@ -146,11 +156,11 @@ def _compiled(path: Path, spec: Mapping[str, Any], sources: tuple[SourceFile, ..
     return "cuda" if any('extern "C"' in text for text in texts) else ""
 
 
-def _destination(path: Path, spec: Mapping[str, Any], language: str) -> bool | None:
+def _destination(spec: Mapping[str, Any], language: str) -> bool | None:
     """Read if the entry takes its outputs as its last arguments; None: the server looks at the number of its parameters."""
     style = spec.get("destination_passing_style")
     if not isinstance(style, bool | None):
-        raise UsageError(f"solution: {path}: spec.destination_passing_style: must be true or false; fix it")
+        raise ValueError("spec.destination_passing_style: must be true or false; fix it")
     if language == "torch_extension":
         return True if style is None else style  # their default
     return style if language == "python" else None
@@ -161,20 +171,6 @@ def _with_directive(source: SourceFile, *, destination: bool) -> SourceFile:
     mark = "#" if source.path.endswith(".py") else "//"
     end = "" if source.content.endswith("\n") else "\n"
     return SourceFile(path=source.path, content=f"{source.content}{end}{mark} grader: destination={str(destination).lower()}\n")
-
-
-def _notes(path: Path, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    options = spec.get("compile_options")
-    flags = [flag for key in options for flag in options[key] or ()] if isinstance(options, dict) else []
-    return (f"compile_options of {path.name} are not used: {' '.join(map(str, flags))}",) if flags else ()
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _definition_name(path: Path) -> str | None:

@@ -9,12 +9,13 @@ import re
 import sys
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import solution_file
 from grader.cli.exits import UsageError
+from grader.cli.solution_file import SubmittedFiles
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 
 STDIN = Path("-")
@@ -24,21 +25,6 @@ _DIRECTIVE_LINES = 10
 _PIECE_BYTES = 64 * 1024
 _COMPILED = ("#include", "__global__", 'extern "C"', "PYBIND11_MODULE", "TORCH_LIBRARY")
 _FILE_NAMES = {"python": "kernel.py", "cuda": "kernel.cu", "torch_extension": "kernel.cu"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedFiles:
-    """Source files with their problem. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
-
-    language, entry, notes: of a solution file; "" where nothing names them.
-    """
-
-    sources: tuple[SourceFile, ...]
-    problem_id: str
-    problem_dir: Path | None = None
-    language: str = ""
-    entry: str = ""
-    notes: tuple[str, ...] = ()
 
 
 def read(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
@@ -90,14 +76,7 @@ def _read_solution(files: Sequence[Path], problem: str | None) -> SubmittedFiles
         raise UsageError(f"sources: {name} is taken for a solution file, which holds all its sources; submit it by itself, or leave it out")
     solution = solution_file.parse(files[0], _content(files[0], limit_bytes=SOLUTION_LIMIT_BYTES))
     _check_size(solution.sources)
-    return SubmittedFiles(
-        sources=solution.sources,
-        problem_id=resource_id(PROBLEMS, problem) if problem else solution.problem_id,
-        problem_dir=None if problem else solution_file.problem_near(files[0], solution.definition),
-        language=solution.language,
-        entry=solution.entry,
-        notes=solution.notes,
-    )
+    return replace(solution, problem_id=resource_id(PROBLEMS, problem), problem_dir=None) if problem else solution
 
 
 def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:

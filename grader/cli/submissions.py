@@ -18,15 +18,7 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.cli import report
 from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
-from grader.cli.output import (
-    did_you_mean,
-    plain,
-    print_line,
-    print_message,
-    print_note,
-    print_untrusted,
-    text_table,
-)
+from grader.cli.output import did_you_mean, plain, print_line, print_message, print_note, print_untrusted, text_table
 from grader.cli.saved_files import STDOUT, artifact_file_name, save_artifacts, save_sources, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.devices import EMULATED

@@ -23,6 +23,7 @@ from grader.cli.output import print_line, print_note
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.saved_files import open_directory, save_artifacts
 from grader.cli.session import ServerRequirement, Target, connect
+from grader.cli.solution_file import SubmittedFiles
 from grader.cli.submissions import print_submission, whole_name
 from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.isolations import AUTO
@@ -35,7 +36,7 @@ _SECONDS_LIMIT = 1e9
 AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # what a server raises that was waited for in vain
 
 
-def build_submission(files: sources.SubmittedFiles, order: submission_pb2.Submission) -> submission_pb2.Submission:
+def build_submission(files: SubmittedFiles, order: submission_pb2.Submission) -> submission_pb2.Submission:
     """The message that hands the files in. order: its other fields; language and entry are the files' where it has none."""
     message = submission_pb2.Submission(problem=f"problems/{files.problem_id}", language=files.language, entry=files.entry)
     message.sources.extend(submission_pb2.SourceFile(path=source.path, content=source.content) for source in files.sources)
@@ -120,16 +121,9 @@ async def submit(
 def problem_at(problem: str | None) -> tuple[str | None, Path | None]:
     """The id of the problem that --problem means, and its path where it is one: a file or directory, in a format that says its id."""
     path = Path(problem or "")
-    if problem is None or not (("/" in problem or path.suffix) and _exists(path)):
+    if problem is None or not (("/" in problem or path.suffix) and os.path.exists(path)):  # noqa: PTH110  a name may be too long
         return problem, None
     return extras.own_server().problem_id(path), path
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # such as a name that is too long
-        return False
 
 
 async def watch(target: Target, name: str, *, json: bool) -> Exit:
@@ -203,8 +197,6 @@ def described(submission: submission_pb2.Submission, target: Target) -> str:
 async def follow(client: GraderClient, name: str, display: ProgressDisplay) -> submission_pb2.Submission:
     """Show events until the last, and return the submission as it then is. A server that restarts is waited for."""
     client.on_absence = display.say
-    with contextlib.suppress(CallRefused):  # such as where the problem is not there any more
-        await display.expect(client, name)
     async for event in client.watch(name):
         display.feed(event)
     return await client.get_submission(name)

@@ -6,13 +6,16 @@ import asyncio
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 import sqlalchemy as sa
 
 from grader.model import NewSubmission
+
+T = TypeVar("T")
 
 CHANNEL = "grader"
 ORIGIN = "grader_origin"  # in a connection's info: which server it is of
@@ -102,44 +105,41 @@ class ManyChanges:
         return bool(self._changed) or self.maybe_new
 
 
+@contextmanager
+def _added(group: set[T], member: T) -> Iterator[T]:
+    """Have a member in a group for a while."""
+    group.add(member)
+    try:
+        yield member
+    finally:
+        group.discard(member)
+
+
 class Changes:
     """Waiters for submissions, and listeners to other servers. Used on one event loop only."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
-        self._listeners: list[Callable[[News], None]] = []
+        self._listeners: set[Callable[[News], None]] = set()
         self._many: set[ManyChanges] = set()
 
     @contextmanager
     def of(self, submission_id: str) -> Iterator[asyncio.Event]:
         """An event that is set at every change; anybody who waits clears it before reading."""
-        changed = asyncio.Event()
-        self._waiting[submission_id].add(changed)
         try:
-            yield changed
+            with _added(self._waiting[submission_id], asyncio.Event()) as changed:
+                yield changed
         finally:
-            self._waiting[submission_id].discard(changed)
             if not self._waiting[submission_id]:
                 del self._waiting[submission_id]
 
-    @contextmanager
-    def of_many(self, user: str, tag: str) -> Iterator[ManyChanges]:
+    def of_many(self, user: str, tag: str) -> AbstractContextManager[ManyChanges]:
         """Yield what changes of many submissions: not that facts were appended to one."""
-        many = ManyChanges(user, tag)
-        self._many.add(many)
-        try:
-            yield many
-        finally:
-            self._many.discard(many)
+        return _added(self._many, ManyChanges(user, tag))
 
-    @contextmanager
-    def elsewhere(self, listener: Callable[[News], None]) -> Iterator[None]:
+    def elsewhere(self, listener: Callable[[News], None]) -> AbstractContextManager[object]:
         """Call listener with all that other servers did."""
-        self._listeners.append(listener)
-        try:
-            yield
-        finally:
-            self._listeners.remove(listener)
+        return _added(self._listeners, listener)
 
     def notify(self, submission_id: str, *, moved: bool = True) -> None:
         """Wake all that wait for this submission. moved: its state changed."""
@@ -163,5 +163,5 @@ class Changes:
                 many.hear_all()
             elif news.kind is NewsKind.QUEUED:
                 many.hear_new(None)
-        for listener in self._listeners:
+        for listener in list(self._listeners):
             listener(news)

@@ -12,7 +12,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from grader.errors import NotWaiting
-from grader.ledger import queue, quota_check, records, statements, transactions
+from grader.ledger import queue, records, statements, transactions
 from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.changes import Changes
 from grader.ledger.database import Database
@@ -156,7 +156,7 @@ class Ledger:
 
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""
-        return await self.database.read(lambda connection: quota_check.uses(connection, self.now(), user, quotas))
+        return await self.database.read(lambda connection: transactions.quota_uses(connection, self.now(), user, quotas))
 
     async def depths(self) -> list[QueueDepth]:
         """How many wait and since when, by mode."""

@@ -1,30 +1,37 @@
-"""Brings a database to the newest schema.  Where it is there already, Alembic is not even asked.
+"""Brings a database to the newest schema: a new one gets every table, an older one the tables, columns and indexes that it lacks.
 
 Two servers that start at once migrate once: SQLite's write lock, and on PostgreSQL the lock of `Database.write`, are held until it is done.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
+from sqlalchemy.schema import CreateColumn
 
 from grader.errors import LedgerInUse, LedgerNewer
 from grader.ledger.servers import connected_servers
+from grader.ledger.tables import metadata
 
-HEAD = "0011"
-MIGRATIONS = Path(__file__).with_name("migrations")
+VERSIONS = tuple(f"{number:04}" for number in range(1, 12))
+HEAD = VERSIONS[-1]
 
-
-def configuration(connection: sa.Connection) -> Config:
-    """Alembic's settings, on a connection of ours: there is no alembic.ini."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.attributes["connection"] = connection
-    return config
+_versions = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))  # Alembic made it once
+# What is more than an addition, by the version that it came with: run once the tables and columns are there, and before the indexes.
+_STEPS = (
+    # Submissions that were graded before there were judgements have one too: the one in their row.
+    (
+        "0002",
+        "INSERT INTO judgements (number, sequence, source_number, attempt, problem_digest, verdict, reason, summary, report, create_time) "
+        "SELECT number, 1, number, attempt, problem_digest, verdict, reason, summary, report, end_time FROM submissions "
+        "WHERE state = 'succeeded'",
+    ),
+    ("0002", "UPDATE submissions SET judgement_count = 1 WHERE state = 'succeeded'"),
+    ("0009", "DROP INDEX IF EXISTS ix_submissions_board"),  # made again, of other columns
+    # Webhooks, registration codes and announcements are no longer there.
+    ("0009", "ALTER TABLE keys ADD COLUMN registered_for VARCHAR(64)"),
+    ("0011", "ALTER TABLE keys DROP COLUMN registered_for"),
+    *(("0011", f"DROP TABLE IF EXISTS {table_name}") for table_name in ("deliveries", "hooks", "announcements")),
+)
 
 
 def migrate(connection: sa.Connection) -> None:
@@ -35,17 +42,37 @@ def migrate(connection: sa.Connection) -> None:
     version = current(connection)
     if version == HEAD:
         return
-    config = configuration(connection)
-    if version is not None and version not in {revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()}:
+    if version is not None and version not in VERSIONS:
         raise LedgerNewer(version, HEAD)
     if version is not None and (servers := connected_servers(connection)):
         raise LedgerInUse(version, HEAD, [server.shown for server in servers])
-    command.upgrade(config, "head")
+    metadata.create_all(connection)
+    if version is not None:
+        _upgrade(connection, version)
+    _versions.create(connection, checkfirst=True)
+    connection.execute(sa.delete(_versions))
+    connection.execute(sa.insert(_versions).values(version_num=HEAD))
 
 
 def current(connection: sa.Connection) -> str | None:
     """The schema's version; None in an empty database."""
-    if not sa.inspect(connection).has_table("alembic_version"):
+    if not sa.inspect(connection).has_table(_versions.name):
         return None
-    row = connection.execute(sa.text("SELECT version_num FROM alembic_version")).first()
-    return None if row is None else str(row[0])
+    return connection.scalar(sa.select(_versions.c.version_num))
+
+
+def _upgrade(connection: sa.Connection, version: str) -> None:
+    """Add to the tables what an older version lacks, but for foreign keys: no column got one later."""
+    inspector = sa.inspect(connection)
+    for table in metadata.sorted_tables:
+        names = {column["name"] for column in inspector.get_columns(table.name)}
+        for column in table.c:
+            if column.name not in names:
+                definition = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {definition}")
+    for step_version, statement in _STEPS:
+        if step_version > version:
+            connection.exec_driver_sql(statement)
+    for table in metadata.sorted_tables:
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)

@@ -5,7 +5,7 @@ Parameters that are no columns begin with `by_`; what a column is set to is give
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -43,17 +43,14 @@ KNOWN_PROBLEM = sa.select(problems.c.digest).where(problems.c.digest == sa.bindp
 PROBLEM = sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest"))
 
 
-def _held_by(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnElement[bool]:
-    """The row of this attempt, while its worker holds the lease. Each is a value or a parameter."""
-    return sa.and_(
-        submissions.c.submission_id == submission_id,
-        submissions.c.worker_id == worker_id,
-        submissions.c.attempt == attempt,
-        submissions.c.state == SubmissionState.RUNNING,
-    )
+def _held(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnElement[bool]:
+    """The row of an attempt, while its worker holds the lease. Each is a value or a parameter."""
+    row = (submissions.c.submission_id == submission_id, submissions.c.worker_id == worker_id, submissions.c.attempt == attempt)
+    return sa.and_(*row, submissions.c.state == SubmissionState.RUNNING)
 
 
-FENCED = _held_by(sa.bindparam("by_submission"), sa.bindparam("by_worker"), sa.bindparam("by_attempt"))
+FENCED = _held(sa.bindparam("by_submission"), sa.bindparam("by_worker"), sa.bindparam("by_attempt"))
+EXTEND = sa.update(submissions).where(FENCED).returning(submissions.c.cancel_requested)
 COUNT_EVENTS = (
     sa.update(submissions)
     .where(FENCED)
@@ -90,14 +87,14 @@ def take_next(choices: tuple[str, ...]) -> sa.sql.dml.ReturningUpdate[Any]:
     )
 
 
-def fence(lease: Lease) -> Mapping[str, Any]:
+def fence(lease: Lease) -> dict[str, Any]:
     """The parameters of FENCED."""
     return {"by_submission": lease.submission.submission_id, "by_worker": lease.worker_id, "by_attempt": lease.attempt}
 
 
 def fenced(lease: Lease) -> sa.ColumnElement[bool]:
     """FENCED of one lease, for a statement that is built where it is run."""
-    return _held_by(lease.submission.submission_id, lease.worker_id, lease.attempt)
+    return _held(*fence(lease).values())
 
 
 _BY_TAG = (submission_tags.c.tag == sa.bindparam("by_tag"), submission_tags.c.user_name == sa.bindparam("by_user"))
@@ -117,9 +114,8 @@ _NEWEST, _FOLLOWING = (_TAGGED.order_by(order) for order in (submission_tags.c.n
 
 def check_parent(connection: sa.Connection, new_submission: NewSubmission) -> None:
     """InvalidSubmission where this user has no such submission; the text is the same where it is somebody else's."""
-    if not new_submission.parent_id:
-        return
-    if connection.execute(_PARENT, {"by_parent": new_submission.parent_id, "by_user": new_submission.user}).first() is None:
+    parameters = {"by_parent": new_submission.parent_id, "by_user": new_submission.user}
+    if new_submission.parent_id and connection.execute(_PARENT, parameters).first() is None:
         text = f"you have no submission 'submissions/{new_submission.parent_id}'; name one of your own, or leave it out"
         raise InvalidSubmission([FieldViolation("parent", text)])
 

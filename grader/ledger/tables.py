@@ -40,10 +40,20 @@ metadata = sa.MetaData(
 FOUND = ("verdict", "reason", "summary", "report", "device", "clock", "score", "score_low", "score_high", "flags")
 
 
-def score_columns() -> list[sa.Column[Any]]:
-    """Make the columns of a report that boards read. flags: joined by commas."""
-    scores = [sa.Column(name, sa.Float) for name in ("score", "score_low", "score_high")]
-    return [sa.Column("device", sa.String(128)), sa.Column("clock", sa.String(32)), *scores, sa.Column("flags", sa.String(400))]
+def texts(**lengths: int) -> list[sa.Column[Any]]:
+    """Make columns of texts of at most so many characters, which every row has."""
+    return [sa.Column(name, sa.String(length), nullable=False) for name, length in lengths.items()]
+
+
+def judged_columns(*, nullable: bool = True) -> list[sa.Column[Any]]:
+    """Make the columns FOUND: of a report, for lists, and those that boards read. flags: joined by commas."""
+    judged = {"verdict": sa.String(32), "reason": sa.String(64), "summary": sa.Text(), "report": sa.Text()}
+    texts = {"device": sa.String(128), "clock": sa.String(32), "flags": sa.String(400)}
+    return [
+        *(sa.Column(name, kind, nullable=nullable) for name, kind in judged.items()),
+        *(sa.Column(name, kind) for name, kind in texts.items()),
+        *(sa.Column(name, sa.Float) for name in ("score", "score_low", "score_high")),
+    ]
 
 
 # By digest, so that a submission is judged by the problem it was made for, whatever the files say now.
@@ -62,15 +72,9 @@ submissions = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),  # the queue's order
     sa.Column("submission_id", sa.String(64), nullable=False, unique=True),
     sa.Column("request_id", sa.String(64), unique=True),
-    sa.Column("body_digest", sa.String(64), nullable=False),
-    sa.Column("problem_id", sa.String(64), nullable=False),
     sa.Column("problem_digest", sa.ForeignKey("problems.digest"), nullable=False),
-    sa.Column("language", sa.String(64), nullable=False),
-    sa.Column("entry", sa.String(256), nullable=False),
-    sa.Column("device_kind", sa.String(64), nullable=False),
-    sa.Column("mode", sa.String(32), nullable=False),
+    *texts(body_digest=64, problem_id=64, language=64, entry=256, device_kind=64, mode=32, state=16),
     sa.Column("sources", sa.Text, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Column("start_time", UtcTime),
     sa.Column("end_time", UtcTime),
@@ -80,16 +84,12 @@ submissions = sa.Table(
     sa.Column("lease_expire_time", UtcTime),
     sa.Column("cancel_requested", sa.Boolean, nullable=False),
     sa.Column("event_count", sa.Integer, nullable=False),  # the last sequence given
-    sa.Column("verdict", sa.String(32)),  # this and the next two are of the report, for lists
-    sa.Column("reason", sa.String(64)),
-    sa.Column("summary", sa.Text),
-    sa.Column("report", sa.Text),
     sa.Column("failure", sa.Text),
     sa.Column("user_name", sa.String(64), nullable=False, server_default=""),  # "": nobody was asked
     sa.Column("competition_id", sa.String(64), nullable=False, server_default=""),
     sa.Column("priority", sa.Integer, nullable=False, server_default="1"),  # the queue's first order; smaller is sooner
     sa.Column("rejudge_id", sa.String(64)),  # of a run that a rejudge asked for: no user's submission, and on no list
-    *score_columns(),
+    *judged_columns(),
     sa.Column("judgement_count", sa.Integer, nullable=False, server_default="0"),
     sa.Column("tags", sa.Text, nullable=False, server_default=""),  # joined by commas; also in submission_tags
     sa.Column("parent_id", sa.String(64), nullable=False, server_default=""),
@@ -150,8 +150,7 @@ artifacts = sa.Table(
     sa.Column("number", sa.ForeignKey("submissions.number"), primary_key=True),
     sa.Column("attempt", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("name", sa.String(100), primary_key=True),
-    sa.Column("tool", sa.String(64), nullable=False),
-    sa.Column("digest", sa.String(64), nullable=False),
+    *texts(tool=64, digest=64),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Index(None, "digest"),
@@ -167,11 +166,7 @@ judgements = sa.Table(
     sa.Column("source_number", sa.Integer, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("problem_digest", sa.ForeignKey("problems.digest"), nullable=False),
-    sa.Column("verdict", sa.String(32), nullable=False),
-    sa.Column("reason", sa.String(64), nullable=False),
-    sa.Column("summary", sa.Text, nullable=False),
-    sa.Column("report", sa.Text, nullable=False),
-    *score_columns(),
+    *judged_columns(nullable=False),
     sa.Column("rejudge_id", sa.String(64)),
     sa.Column("create_time", UtcTime, nullable=False),
 )
@@ -181,10 +176,7 @@ keys = sa.Table(
     "keys",
     metadata,
     sa.Column("key_id", sa.String(32), primary_key=True),
-    sa.Column("secret_digest", sa.String(64), nullable=False),
-    sa.Column("user_name", sa.String(64), nullable=False),
-    sa.Column("scopes", sa.String(64), nullable=False),  # joined by commas
-    sa.Column("note", sa.String(200), nullable=False),
+    *texts(secret_digest=64, user_name=64, scopes=64, note=200),  # scopes: joined by commas
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Column("expire_time", UtcTime),
     sa.Column("revoke_time", UtcTime),
@@ -235,11 +227,7 @@ rejudge_items = sa.Table(
     sa.Column("run_number", sa.ForeignKey("submissions.number")),
     sa.Column("judgement_count", sa.Integer, nullable=False),
     sa.Column("problem_digest", sa.ForeignKey("problems.digest"), nullable=False),
-    sa.Column("verdict", sa.String(32)),
-    sa.Column("reason", sa.String(64)),
-    sa.Column("summary", sa.Text),
-    sa.Column("report", sa.Text),
-    *score_columns(),
+    *judged_columns(),
 )
 
 # Who may not take part in which competition.
@@ -248,8 +236,7 @@ bans = sa.Table(
     metadata,
     sa.Column("competition_id", sa.String(64), primary_key=True),
     sa.Column("user_name", sa.String(64), primary_key=True),
-    sa.Column("reason", sa.String(400), nullable=False),
-    sa.Column("administrator", sa.String(64), nullable=False),
+    *texts(reason=400, administrator=64),
     sa.Column("create_time", UtcTime, nullable=False),
 )
 
@@ -258,10 +245,7 @@ competition_actions = sa.Table(
     "competition_actions",
     metadata,
     sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("competition_id", sa.String(64), nullable=False),
-    sa.Column("action", sa.String(32), nullable=False),
-    sa.Column("user_name", sa.String(64), nullable=False),  # who did it
-    sa.Column("subject", sa.String(64), nullable=False),  # a submission, a user or a file
+    *texts(competition_id=64, action=32, user_name=64, subject=64),  # user_name: who did it; subject: a submission, a user or a file
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Index(None, "competition_id", "sequence"),

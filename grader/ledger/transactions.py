@@ -13,12 +13,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from grader.errors import AlreadyFinished, LeaseLost, RequestIdReused, SubmissionNotFound
-from grader.ledger import artifact_records, queue, quota_check, records, statements
+from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, QuotaExceeded, RequestIdReused, SubmissionNotFound
+from grader.ledger import artifact_records, queue, records, statements
 from grader.ledger.changes import NewsKind, tell
 from grader.ledger.tables import judgements, problems, rejudge_items, rejudges, submission_tags, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
-from grader.rules.quotas import AdmissionPolicy
+from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
 
 # Three failures of ours fail a submission, or eight lost leases. A server that is killed loses all of its leases, so a lost lease says
@@ -148,12 +148,12 @@ def submit(
                 raise RequestIdReused(request_id)
             return records.submission(before)
     statements.check_parent(connection, new_submission)
-    quota_check.check(connection, now, new_submission.user, policy)
+    _check_quotas(connection, now, new_submission.user, policy)
     sources = json.dumps([asdict(source) for source in new_submission.sources], separators=(",", ":"))
     content = _content_digest(new_submission, problem, sources)
     earlier = _find(connection, now, content) if allow_cached else None
     if earlier is None:
-        quota_check.check_room(connection, new_submission.user, queue_limit, policy.user_queue_limit)
+        _check_room(connection, new_submission.user, queue_limit, policy.user_queue_limit)
     keep_problem(connection, now, problem)
     number = connection.execute(
         statements.INSERT_SUBMISSION,
@@ -186,6 +186,53 @@ def submit(
     )
 
 
+def _check_quotas(connection: sa.Connection, now: datetime, user: str, policy: AdmissionPolicy) -> None:
+    """Raise what the policy refuses by, or QuotaExceeded where one more would be too many; of several quotas the one that is spent longest.
+
+    What we failed at, and what was cancelled before anything was done for it, is not counted.
+    """
+    if policy.admit is not None:
+        policy.admit(connection, now, user)
+    spent = [use for use in quota_uses(connection, now, user, policy.quotas) if use.used_count >= use.quota.limit]
+    if spent:
+        last = max(spent, key=lambda use: use.next_time or now)
+        # There is room again when the oldest of the last `limit` leaves the window.
+        retry_s = max(((last.next_time or now) - now).total_seconds(), 1.0)
+        raise QuotaExceeded(last.quota.limit, retry_s, last.quota.period)
+
+
+def _check_room(connection: sa.Connection, user: str, queue_limit: int, user_limit: int | None) -> None:
+    """QueueShareUsed where as many of this user wait as may, QueueFull where as many of all do. user_limit None: no share."""
+    if user_limit is not None and connection.execute(statements.QUEUED_OF_USER, {"by_user": user}).scalar_one() >= user_limit:
+        raise QueueShareUsed(user_limit)
+    if connection.execute(statements.QUEUED_COUNT).scalar_one() >= queue_limit:
+        raise QueueFull(queue_limit)
+
+
+def quota_uses(connection: sa.Connection, now: datetime, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
+    """How many of each of these the user has used."""
+    counts = [(quota, _counted(connection, now, user, quota)) for quota in quotas]
+    return [
+        QuotaUse(quota=quota, used_count=len(counted), next_time=counted[-1] + quota.window if counted else None)
+        for quota, counted in counts
+    ]
+
+
+def _counted(connection: sa.Connection, now: datetime, user: str, quota: Quota) -> Sequence[datetime]:
+    """When those of the window that count were made, newest first, and no more than the limit."""
+    table = submissions.c
+    free = sa.or_(table.state == SubmissionState.FAILED, sa.and_(table.state == SubmissionState.CANCELLED, table.attempt == 0))
+    query = (
+        sa.select(table.create_time)
+        .where(table.user_name == user, table.create_time > now - quota.window, table.rejudge_id.is_(None), sa.not_(free))
+        .order_by(submissions.c.create_time.desc())
+        .limit(quota.limit)
+    )
+    if quota.competition_id is not None:
+        query = query.where(submissions.c.competition_id == quota.competition_id)
+    return connection.execute(query).scalars().all()
+
+
 def _record_judgement(
     connection: sa.Connection, now: datetime, row: sa.Row[Any], columns: Mapping[str, Any], source_number: int, attempt: int
 ) -> None:
@@ -196,8 +243,7 @@ def _record_judgement(
 
 def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:
     """Write the problem down, unless it is there."""
-    stored = connection.execute(statements.KNOWN_PROBLEM, {"by_digest": problem.digest}).first()
-    if stored is None:
+    if connection.execute(statements.KNOWN_PROBLEM, {"by_digest": problem.digest}).first() is None:
         document = records.to_text(problem)
         values = {"digest": problem.digest, "problem_id": problem.problem_id, "document": document, "create_time": now}
         connection.execute(sa.insert(problems).values(values))
@@ -228,26 +274,22 @@ def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time:
     return Lease(submission=records.submission(row), problem=problem, attempt=row.attempt, worker_id=worker_id)
 
 
-def heartbeat(connection: sa.Connection, worker_lease: Lease, expire_time: datetime) -> bool:
-    """Keep a lease; the answer is whether the submission is to be cancelled."""
-    extended = (
-        sa.update(submissions)
-        .where(statements.fenced(worker_lease))
-        .values(lease_expire_time=expire_time)
-        .returning(submissions.c.cancel_requested)
-    )
-    row = connection.execute(extended).one_or_none()
+def _fenced_row(connection: sa.Connection, statement: sa.Executable, worker_lease: Lease, **parameters: Any) -> sa.Row[Any]:
+    """Run a statement on the row of a lease. LeaseLost where it is another's by now."""
+    row = connection.execute(statement, {**statements.fence(worker_lease), **parameters}).one_or_none()
     if row is None:
         raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
-    return bool(row.cancel_requested)
+    return row
+
+
+def heartbeat(connection: sa.Connection, worker_lease: Lease, expire_time: datetime) -> bool:
+    """Keep a lease; the answer is whether the submission is to be cancelled."""
+    return bool(_fenced_row(connection, statements.EXTEND, worker_lease, lease_expire_time=expire_time).cancel_requested)
 
 
 def append(connection: sa.Connection, now: datetime, worker_lease: Lease, facts: Sequence[wire.Fact]) -> None:
     """Write facts down, in their order."""
-    counting = {**statements.fence(worker_lease), "by_count": len(facts)}
-    row = connection.execute(statements.COUNT_EVENTS, counting).one_or_none()
-    if row is None:
-        raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
+    row = _fenced_row(connection, statements.COUNT_EVENTS, worker_lease, by_count=len(facts))
     tell(connection, NewsKind.CHANGED, worker_lease.submission.submission_id)
     if facts:
         connection.execute(statements.INSERT_EVENT, _fact_events(now, row.number, row.event_count, worker_lease.attempt, facts))
@@ -266,11 +308,7 @@ def _fact_events(now: datetime, number: int, last: int, attempt: int, facts: Seq
 def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
     """Record the verdict, after the last facts."""
     columns = records.judged(report)
-    row = connection.execute(
-        statements.SETTLE, {**statements.fence(worker_lease), "by_count": len(facts), "end_time": now, **columns}
-    ).one_or_none()
-    if row is None:
-        raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
+    row = _fenced_row(connection, statements.SETTLE, worker_lease, by_count=len(facts), end_time=now, **columns)
     events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
     connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
     artifact_records.insert(connection, now, row.number, row.attempt, facts)

@@ -97,7 +97,7 @@ class KeptProblems:
 
     def _read(self) -> None:
         files = {}
-        for name in _names(self._directory):
+        for name in sorted(path.name for path in self._directory.glob(f"[!.]*{_SUFFIX}")):
             stamp = _stamp(self._directory / name)
             before = self._files.get(name)
             if stamp is not None:
@@ -113,13 +113,6 @@ class KeptProblems:
         except ProblemInvalid as invalid:
             self._report(invalid)
             return _KeptFile(stamp=stamp, problem=None if before is None else before.problem, broken=True)
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in directory.iterdir() if path.suffix == _SUFFIX and not path.name.startswith("."))
-    except OSError:
-        return []
 
 
 def _stamp(path: Path) -> _Stamp | None:

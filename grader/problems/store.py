@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -208,10 +209,6 @@ class Problems:
             raise ProblemNotFound(problem_id, tuple(nearest), fault)
         return problem
 
-    def by_digest(self, digest: str) -> Problem | None:
-        """The problem of that digest, if it is still here."""
-        return next((problem for problem in self.all() if problem.digest == digest), None)
-
     def all(self) -> tuple[Problem, ...]:
         """Every problem, by id."""
         by_id = {**self._imported(), **self._pinned, **self._by_id}
@@ -264,7 +261,7 @@ def import_all(
         raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(by_name)}{installation_hint()}")
     if prefix and not is_prefix(prefix):
         raise ProblemInvalid(str(path), f"prefix {prefix!r} can't begin an id; write lower case letters, digits and '_', first a letter")
-    if not _exists(path):
+    if not os.path.exists(path):  # noqa: PTH110  a name may be too long
         raise ProblemInvalid(str(path), "does not exist; check the path")
     listed = list(candidates(path, formats))
     by_file = _adjustments_by_file(path, [candidate.path for candidate in listed], formats, adjustments)
@@ -279,7 +276,7 @@ def _import(
     path = candidate.path
     if candidate.reason:
         return Imported(path=path, reason=candidate.reason)
-    if candidate.named_in is not None and not _exists(path):
+    if candidate.named_in is not None and not os.path.exists(path):  # noqa: PTH110
         return Imported(path=path, reason=f"does not exist; {candidate.named_in.name} names it")
     try:
         plug_in = detect_format(path, formats)
@@ -299,13 +296,6 @@ def _import(
     warnings: tuple[str, ...] = plug_in.warnings(problem) if hasattr(plug_in, "warnings") else ()
     unusable: str = plug_in.unusable(problem) if hasattr(plug_in, "unusable") else ""
     return Imported(path=path, problem=problem, warnings=warnings, unusable=unusable)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # such as a name that is too long
-        return False
 
 
 def _named_apart(imports: Sequence[Imported], prefix: str) -> Iterator[Imported]:

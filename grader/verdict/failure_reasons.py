@@ -23,6 +23,17 @@ _DEVICE_FAULTS = {
     ),
     FaultKind.TIMEOUT: (Reason.DEVICE_FAULT, "it ran longer than the device allows; look for an endless loop or wait"),
 }
+_BOX_ENDS = {
+    BoxCause.MEMORY_LIMIT: (Verdict.MEMORY_LIMIT_EXCEEDED, Reason.HOST_MEMORY, "The kernel's process exceeded its memory limit {where}."),
+    BoxCause.OUTPUT_LIMIT: (Verdict.OUTPUT_LIMIT_EXCEEDED, Reason.STDOUT, "The kernel's output exceeded the limit {where}; print less."),
+    BoxCause.WALL_LIMIT: (Verdict.TIME_LIMIT_EXCEEDED, Reason.RUN, "The whole run exceeded its time limit; it was stopped {where}."),
+    BoxCause.SANDBOX_VIOLATION: (
+        Verdict.DISQUALIFIED,
+        Reason.SANDBOX_VIOLATION,
+        "The kernel's process made a forbidden system call {where}.",
+    ),
+    BoxCause.PROCESS_LIMIT: (Verdict.RUNTIME_ERROR, Reason.PROCESS_LIMIT, "The kernel's process could not start more processes {where}."),
+}
 _SIGNALS = {11: Reason.ILLEGAL_ADDRESS, 7: Reason.ILLEGAL_ADDRESS, 6: Reason.ABORTED, 8: Reason.ARITHMETIC}
 
 
@@ -53,7 +64,6 @@ _HIDDEN = {
 _FROM_RUN_END = frozenset({Reason.EXITED, Reason.ILLEGAL_ADDRESS, Reason.ABORTED, Reason.ARITHMETIC, Reason.SIGNALLED})
 _HIDDEN_DEFAULT = "The kernel's process died {where}; try sizes that are odd, prime or 1."
 
-
 # What follows the sentence of a workload that is shown: what the errors look like.
 _SYMPTOMS = {
     Symptom.FLOAT16: "The errors look like half precision or TF32 (10 bits of mantissa); compute in the task's precision",
@@ -62,12 +72,6 @@ _SYMPTOMS = {
     Symptom.PREVIOUS_ANSWER: "It is the answer to the inputs of the run before, bit by bit; compute each call's answer from its own inputs",
     Symptom.OUTPUT_READ: "They were computed from what the output held before; clear the output first, and do not multiply it by 0",
 }
-
-
-_RIGHT_BEFORE = (
-    "It was right before it was timed: no call may rely on an earlier one, and a kernel's own streams have to join the given stream before "
-    "it returns."
-)
 
 
 def trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
@@ -90,7 +94,10 @@ def _hints(trial: wire.Trial) -> Iterator[str]:
     if trial.wrong_pattern is not None and not (trial.wrong_pattern.kind is PatternKind.SCATTERED and trial.symptom):
         yield describe(trial.wrong_pattern)
     if trial.phase is wire.TrialPhase.CERTIFY and trial.outcome in (TrialOutcome.UNWRITTEN, TrialOutcome.MISMATCHED):
-        yield _RIGHT_BEFORE
+        yield (
+            "It was right before it was timed: no call may rely on an earlier one, and a kernel's own streams have to join the given "
+            "stream before it returns."
+        )
     yield likely_cause(trial)
 
 
@@ -102,11 +109,8 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
         case TrialOutcome.TIMED_OUT:
             if end is not None and end.cause in (BoxCause.MEMORY_LIMIT, BoxCause.OUTPUT_LIMIT, BoxCause.SANDBOX_VIOLATION):
                 return _ended(end, "", where)
-            return (
-                Verdict.TIME_LIMIT_EXCEEDED,
-                Reason.TRIAL,
-                f"The kernel did not finish in time {where}; look for an endless loop or wait, or take a faster device or smaller sizes.",
-            )
+            advice = "look for an endless loop or wait, or take a faster device or smaller sizes"
+            return Verdict.TIME_LIMIT_EXCEEDED, Reason.TRIAL, f"The kernel did not finish in time {where}; {advice}."
         case TrialOutcome.DEVICE_FAULT:
             return _device(trial.message, where)
         case TrialOutcome.OUT_OF_MEMORY:
@@ -167,17 +171,9 @@ def _out_of_memory(where: str) -> Decision:
 def _ended(end: wire.RunEnd | None, message: str, where: str = "while it was loaded") -> Decision:
     if end is None:
         return Verdict.RUNTIME_ERROR, Reason.EXITED, f"{message or 'the process ended'} {where}."
-    match end.cause:
-        case BoxCause.MEMORY_LIMIT:
-            return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.HOST_MEMORY, f"The kernel's process exceeded its memory limit {where}."
-        case BoxCause.OUTPUT_LIMIT:
-            return Verdict.OUTPUT_LIMIT_EXCEEDED, Reason.STDOUT, f"The kernel's output exceeded the limit {where}; print less."
-        case BoxCause.WALL_LIMIT:
-            return Verdict.TIME_LIMIT_EXCEEDED, Reason.RUN, f"The whole run exceeded its time limit; it was stopped {where}."
-        case BoxCause.SANDBOX_VIOLATION:
-            return Verdict.DISQUALIFIED, Reason.SANDBOX_VIOLATION, f"The kernel's process made a forbidden system call {where}."
-        case BoxCause.PROCESS_LIMIT:
-            return Verdict.RUNTIME_ERROR, Reason.PROCESS_LIMIT, f"The kernel's process could not start more processes {where}."
+    if end.cause in _BOX_ENDS:
+        verdict, reason, sentence = _BOX_ENDS[end.cause]
+        return verdict, reason, sentence.format(where=where)
     if end.signal is not None:
         reason = _SIGNALS.get(end.signal, Reason.SIGNALLED)
         hint = "; check every index and pointer" if reason == Reason.ILLEGAL_ADDRESS else ""

@@ -26,6 +26,16 @@ _EXPLAINED = (Verdict.WRONG_ANSWER, Verdict.RUNTIME_ERROR)  # by what a sanitize
 NOT_SCORED = "NOT_SCORED"  # accepted in ranked mode, and on no board
 PRACTICE_SCORE = "PRACTICE_SCORE"  # on a board of the emulated device, by times that its clock did not resolve
 NAMED_LIBRARIES = 4  # in the sentence for people
+_BUILD_LIMITS = {
+    BuildOutcome.TIMED_OUT: (Verdict.TIME_LIMIT_EXCEEDED, "The compiler reached its time limit; make the source smaller or simpler."),
+    BuildOutcome.OUT_OF_MEMORY: (Verdict.MEMORY_LIMIT_EXCEEDED, "The compiler took more memory than a build may; make the source simpler."),
+    BuildOutcome.OUTPUT_EXCEEDED: (Verdict.OUTPUT_LIMIT_EXCEEDED, "The compiler printed too much; fix the first error in the log."),
+}
+_BUILD_FAILURES = {
+    Reason.UNSUPPORTED: "The source uses what this device, or this grader, does not have; the log names the line.",
+    Reason.IMPORT_FAILED: "The module could not be imported; the log has file and line.",
+    Reason.ENTRY_NOT_FOUND: "It compiled, but the entry point is not in it; the log says what to add.",
+}
 
 
 class IncompleteFacts(ValueError):
@@ -177,21 +187,11 @@ def forbidden_libraries(evidence: wire.Evidence) -> Decision | None:
 
 
 def _build(build: wire.Build) -> Decision:
-    match build.outcome:
-        case BuildOutcome.TIMED_OUT:
-            return (Verdict.TIME_LIMIT_EXCEEDED, Reason.BUILD, "The compiler reached its time limit; make the source smaller or simpler.")
-        case BuildOutcome.OUT_OF_MEMORY:
-            return Verdict.MEMORY_LIMIT_EXCEEDED, Reason.BUILD, "The compiler took more memory than a build may; make the source simpler."
-        case BuildOutcome.OUTPUT_EXCEEDED:
-            return (Verdict.OUTPUT_LIMIT_EXCEEDED, Reason.BUILD, "The compiler printed too much; fix the first error in the log.")
-    sentences = {
-        Reason.UNSUPPORTED: "The source uses what this device, or this grader, does not have; the log names the line.",
-        Reason.IMPORT_FAILED: "The module could not be imported; the log has file and line.",
-        Reason.ENTRY_NOT_FOUND: "It compiled, but the entry point is not in it; the log says what to add.",
-    }
-    default = "The compiler rejected the source; the log has file and line."
+    if build.outcome in _BUILD_LIMITS:
+        verdict, sentence = _BUILD_LIMITS[build.outcome]
+        return verdict, Reason.BUILD, sentence
     reason = Reason(build.reason) if build.reason else Reason.REJECTED
-    sentence = sentences.get(reason, default)
+    sentence = _BUILD_FAILURES.get(reason, "The compiler rejected the source; the log has file and line.")
     if reason is not Reason.ENTRY_NOT_FOUND and (error := first_error(build.log)) is not None:
         sentence = f"{sentence.partition(';')[0]}: {error.place}: {_ended(error.message)}"
     elif (twice := defined_twice(build.log)) is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from grader.model import Ranking, Score, ScoreKind
@@ -133,13 +133,10 @@ def _merged(rows: Sequence[wire.Measurement]) -> wire.Measurement:
     middle = sorted(rows, key=lambda row: median(row.certified))[(len(rows) - 1) // 2]
     return replace(
         middle,
-        certified=_joined([row.certified for row in rows]),
-        reported=_joined([row.reported for row in rows if row.reported]) if any(row.reported for row in rows) else None,
-        baselines={name: _joined([row.baselines[name] for row in rows if name in row.baselines]) for name in middle.baselines},
-        reported_baselines={
-            name: _joined([row.reported_baselines[name] for row in rows if name in row.reported_baselines])
-            for name in middle.reported_baselines
-        },
+        certified=_joined(row.certified for row in rows),
+        reported=_joined(row.reported for row in rows) if any(row.reported for row in rows) else None,
+        baselines={name: _joined(row.baselines.get(name) for row in rows) for name in middle.baselines},
+        reported_baselines={name: _joined(row.reported_baselines.get(name) for row in rows) for name in middle.reported_baselines},
         reported_confirmed=all(row.reported_confirmed for row in rows),
         disturbed=any(row.disturbed for row in rows),
         baseline_slowed=any(row.baseline_slowed for row in rows),
@@ -147,8 +144,8 @@ def _merged(rows: Sequence[wire.Measurement]) -> wire.Measurement:
     )
 
 
-def _joined(samples: Sequence[wire.Samples]) -> wire.Samples:
-    return wire.Samples(durations_ns=tuple(time for part in samples for time in part.durations_ns))
+def _joined(samples: Iterable[wire.Samples | None]) -> wire.Samples:
+    return wire.Samples(durations_ns=tuple(time for part in samples if part is not None for time in part.durations_ns))
 
 
 def _speedups(processes: Sequence[Sequence[wire.Speedup]]) -> tuple[wire.Speedup, ...]:

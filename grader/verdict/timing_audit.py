@@ -42,12 +42,8 @@ def _tampered(measurement: wire.Measurement) -> Decision | None:
     sentence = f"{claim / 1e6:.3g} ms per launch where the judge's clock never saw less than {shortest / 1e6:.3g} ms"
     if measurement.hidden:  # times would tell its size
         sentence = "far less time per launch on a hidden workload than the judge's clock ever saw"
-    return (
-        Verdict.DISQUALIFIED,
-        Reason.TIMING_TAMPERED,
-        f"Its process claims {sentence}; "
-        "do all work on the caller's stream, or join every other stream and thread to it before returning, and leave the timer alone.",
-    )
+    advice = "do all work on the caller's stream, or join every other stream and thread to it before returning, and leave the timer alone."
+    return Verdict.DISQUALIFIED, Reason.TIMING_TAMPERED, f"Its process claims {sentence}; {advice}"
 
 
 def _host_noise_ns(measurement: wire.Measurement) -> float:
@@ -75,18 +71,16 @@ def _below_floor(measurement: wire.Measurement) -> Decision | None:
 
 
 def _impossibly_fast(measurement: wire.Measurement, who: str, time_ns: float, floor_ns: int) -> Decision:
-    advice = "compute every output from this call's inputs, on the caller's stream, and leave the timer alone."
-    if measurement.hidden:  # floor and amounts would tell its size
-        sentence = "less time per launch on a hidden workload than this device needs to move its data and to do its arithmetic"
-        return Verdict.DISQUALIFIED, Reason.BELOW_PHYSICAL_FLOOR, f"{who} {sentence}; {advice}"
     parts = [f"move {_amount(measurement.moved_bytes, 'B')}"] if measurement.moved_bytes else []
     parts += [f"do {_amount(measurement.flops, 'flop')}"] if measurement.flops else []
-    return (
-        Verdict.DISQUALIFIED,
-        Reason.BELOW_PHYSICAL_FLOOR,
-        f"{who} {_time(time_ns)} per launch on workload '{measurement.workload_id}'; to {' and '.join(parts) or 'do the work'} takes "
-        f"this device at least {_time(floor_ns)} at the rates measured on it, with a tenth and its cache allowed for; {advice}",
+    sentence = (
+        f"{_time(time_ns)} per launch on workload '{measurement.workload_id}'; to {' and '.join(parts) or 'do the work'} takes "
+        f"this device at least {_time(floor_ns)} at the rates measured on it, with a tenth and its cache allowed for"
     )
+    if measurement.hidden:  # floor and amounts would tell its size
+        sentence = "less time per launch on a hidden workload than this device needs to move its data and to do its arithmetic"
+    advice = "compute every output from this call's inputs, on the caller's stream, and leave the timer alone."
+    return Verdict.DISQUALIFIED, Reason.BELOW_PHYSICAL_FLOOR, f"{who} {sentence}; {advice}"
 
 
 def overall(measurements: Sequence[wire.Measurement]) -> tuple[wire.Speedup, ...]:
@@ -104,17 +98,13 @@ def resolved(low: float, high: float) -> bool:
 
 
 def _geometric(name: str, speedups: list[wire.Speedup]) -> wire.Speedup:
-    def mean(values: list[float]) -> float:
-        if any(value <= 0 for value in values):
+    def mean(field: str) -> float:
+        values = [getattr(speedup, field) for speedup in speedups]
+        if min(values) <= 0:
             return 0.0
-        return math.exp(min(math.fsum(math.log(value) for value in values) / len(values), 700.0))
+        return math.exp(min(math.fsum(map(math.log, values)) / len(values), 700.0))
 
-    return wire.Speedup(
-        baseline=name,
-        ratio=mean([speedup.ratio for speedup in speedups]),
-        ratio_low=mean([speedup.ratio_low for speedup in speedups]),
-        ratio_high=mean([speedup.ratio_high for speedup in speedups]),
-    )
+    return wire.Speedup(baseline=name, ratio=mean("ratio"), ratio_low=mean("ratio_low"), ratio_high=mean("ratio_high"))
 
 
 def flags(measurements: Sequence[wire.Measurement]) -> tuple[str, ...]:

@@ -22,16 +22,13 @@ def describe(pattern: wire.WrongPattern) -> str:
             return ""
         case PatternKind.NONZERO:
             return f"All or nearly all elements of '{pattern.output}' whose expected value is not 0 are wrong."
-        case PatternKind.REGION:
-            return f"{elements} in {' and in '.join(_indices(span, pattern.shape) for span in pattern.ranges)}."
-        case PatternKind.LAST_ROWS_OR_COLUMNS:
-            return f"{elements} in {' or in '.join(_indices(span, pattern.shape) for span in pattern.ranges)}."
+        case PatternKind.REGION | PatternKind.LAST_ROWS_OR_COLUMNS:
+            joint = " and in " if pattern.kind is PatternKind.REGION else " or in "
+            return f"{elements} in {joint.join(_indices(span, pattern.shape) for span in pattern.ranges)}."
         case PatternKind.BORDER:
             return f"{elements} in {' or in '.join(_ends(span, pattern.shape) for span in pattern.ranges)}."
-        case PatternKind.UPPER_TRIANGLE:
-            return f"{elements} those above the diagonal."
-        case PatternKind.LOWER_TRIANGLE:
-            return f"{elements} those below the diagonal."
+        case PatternKind.UPPER_TRIANGLE | PatternKind.LOWER_TRIANGLE:
+            return f"{elements} those {'above' if pattern.kind is PatternKind.UPPER_TRIANGLE else 'below'} the diagonal."
         case PatternKind.DIAGONAL:
             tile = pattern.ranges[0].step
             return f"{elements} {'those' if tile == 1 else f'in the tiles of {tile} x {tile}'} on the diagonal."

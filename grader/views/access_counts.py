@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grader.v1 import report_pb2
-from grader.views.formatting import byte_count, name_of
+from grader.views.formatting import byte_count, words
 
 _COUNTS = ("Line", "Access", "Requests", "Per request", "Active lanes of 32", "Bytes")
 _COUNTS_NOTE = (
@@ -23,70 +24,51 @@ class CountTable:
     title: str  # with the share of the blocks that was counted
     headings: tuple[str, ...]
     text_columns: int
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     cut_rows: int
     note: str
 
 
 def tables(access_counts: report_pb2.AccessCounts, *, row_limit: int) -> list[CountTable]:
     """A table of memory accesses, and one of operations, where something was counted."""
-    count_tables = []
-    if access_counts.lines:
-        left_out = ", without some of their accesses, which were too many" if access_counts.partial else ""
-        count_tables.append(
-            CountTable(
-                name="Memory accesses per line",
-                title=f"Memory accesses per line, {_counted_in(access_counts)}{left_out}",
-                headings=_COUNTS,
-                text_columns=2,
-                rows=[
-                    (
-                        f"{line.path}:{line.line}",
-                        _access(line).replace("_", " "),
-                        str(line.requests),
-                        _per_request(line),
-                        _average(line.active_lanes, line.requests),
-                        byte_count(line.requested_bytes),
-                    )
-                    for line in access_counts.lines[:row_limit]
-                ],
-                cut_rows=max(0, len(access_counts.lines) - row_limit),
-                note=_COUNTS_NOTE,
-            )
+    rows = [
+        (
+            f"{line.path}:{line.line}",
+            words(line, "access"),
+            str(line.requests),
+            _per_request(line),
+            _average(line.active_lanes, line.requests),
+            byte_count(line.requested_bytes),
         )
-    if access_counts.flops:
-        left_out = ", perhaps not all of them" if access_counts.partial else ""
-        count_tables.append(
-            CountTable(
-                name="Floating-point operations per line",
-                title=f"Floating-point operations per line, {_counted_in(access_counts)}{left_out}",
-                headings=_FLOPS,
-                text_columns=1,
-                rows=[(f"{flop.path}:{flop.line}", str(flop.flops)) for flop in access_counts.flops[:row_limit]],
-                cut_rows=max(0, len(access_counts.flops) - row_limit),
-                note=_FLOPS_NOTE,
-            )
+        for line in access_counts.lines
+    ]
+    flops = [(f"{flop.path}:{flop.line}", str(flop.flops)) for flop in access_counts.flops]
+    counted_in = f"counted in {access_counts.counted_blocks} of {access_counts.blocks} blocks"
+
+    def table(
+        name: str, left_out: str, rows: Sequence[tuple[str, ...]], headings: tuple[str, ...], text_columns: int, note: str
+    ) -> CountTable:
+        return CountTable(
+            name=name,
+            title=f"{name}, {counted_in}{left_out if access_counts.partial else ''}",
+            headings=headings,
+            text_columns=text_columns,
+            rows=rows[:row_limit],
+            cut_rows=max(0, len(rows) - row_limit),
+            note=note,
         )
-    return count_tables
 
-
-def _counted_in(access_counts: report_pb2.AccessCounts) -> str:
-    return f"counted in {access_counts.counted_blocks} of {access_counts.blocks} blocks"
-
-
-def _access(line_counts: report_pb2.LineCounts) -> str:
-    return name_of(report_pb2.MemoryAccess, line_counts.access, "MEMORY_ACCESS_").lower()
+    accesses = table("Memory accesses per line", ", without some of their accesses, which were too many", rows, _COUNTS, 2, _COUNTS_NOTE)
+    operations = table("Floating-point operations per line", ", perhaps not all of them", flops, _FLOPS, 1, _FLOPS_NOTE)
+    return [count_table for count_table in (accesses, operations) if count_table.rows]
 
 
 def _per_request(line_counts: report_pb2.LineCounts) -> str:
     """Such as `32 sectors (least 4)`."""
-    unit, units = ("pass", "passes") if _access(line_counts).startswith("shared") else ("sector", "sectors")
-    average, least = (
-        _average(line_counts.transactions, line_counts.requests),
-        _average(line_counts.least_transactions, line_counts.requests),
-    )
-    words = f"{average} {unit}" if average == "1" else f"{average} {units}"
-    return words if average == least else f"{words} (least {least})"
+    unit, units = ("pass", "passes") if words(line_counts, "access").startswith("shared") else ("sector", "sectors")
+    average, least = (_average(count, line_counts.requests) for count in (line_counts.transactions, line_counts.least_transactions))
+    per_request = f"{average} {unit if average == '1' else units}"
+    return per_request if average == least else f"{per_request} (least {least})"
 
 
 def _average(total: int, count: int) -> str:

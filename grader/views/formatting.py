@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -88,11 +87,6 @@ def withdrawal(submission: submission_pb2.Submission) -> str:
     return f"withdrawn{by} at {time}" + (f": {one_line(withdrawn.reason, most_chars=400)}" if withdrawn.reason else "")
 
 
-def outcome_name(trial: report_pb2.Trial) -> str:
-    """A trial's outcome in lower case, such as unwritten."""
-    return words(trial, "outcome")
-
-
 def wrong_element(element: report_pb2.WrongElement) -> tuple[str, str, str, str]:
     """An element's place, such as c[0, 3], what is expected there, what is there, and by how much it may differ."""
     place = f"{one_line(element.output)}[{', '.join(map(str, element.index))}]" if element.index else one_line(element.output)
@@ -104,19 +98,16 @@ def flags(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, FLAGS.get(name, "")) for name in names if name != _SHOWN_WITH_ENVIRONMENT]
 
 
-def duration_ns(duration: Duration) -> int:
-    """A protobuf duration in nanoseconds."""
-    return duration.seconds * 1_000_000_000 + duration.nanos
+def _unit(nanoseconds: float) -> tuple[float, str]:
+    return next(((size, unit) for size, unit in _UNITS if nanoseconds >= size), (1.0, "ns"))
 
 
 def time(nanoseconds: float) -> str:
     """A time with three digits and its unit; what is no more than the clock itself takes is not resolved."""
     if nanoseconds < 0.5:
         return NOT_RESOLVED
-    for size, unit in _UNITS:
-        if abs(nanoseconds) >= size:
-            return f"{_three_digits(nanoseconds / size)} {unit}"
-    return f"{nanoseconds:.0f} ns"
+    size, unit = _unit(nanoseconds)
+    return f"{nanoseconds:.0f} ns" if unit == "ns" else f"{_three_digits(nanoseconds / size)} {unit}"
 
 
 def baselines(names: Iterable[str]) -> list[str]:
@@ -126,42 +117,37 @@ def baselines(names: Iterable[str]) -> list[str]:
 
 def median(samples: report_pb2.Samples) -> str:
     """The median of samples, as a time."""
-    return time(duration_ns(samples.median_duration))
+    return time(samples.median_duration.ToNanoseconds())
 
 
 def spread(samples: report_pb2.Samples) -> str:
     """The median of samples with the range that three fifths of them are in, in one unit."""
-    middle = duration_ns(samples.median_duration)
-    ends = [duration_ns(end) for end in (samples.p20_duration, samples.p80_duration)]
+    middle, *ends = (end.ToNanoseconds() for end in (samples.median_duration, samples.p20_duration, samples.p80_duration))
     if not any(ends) or middle <= 0:
         return time(middle)
-    size, unit = next(((size, unit) for size, unit in _UNITS if abs(middle) >= size), (1.0, "ns"))
+    size, unit = _unit(middle)
     low, high = (_three_digits(end / size) for end in ends)
     return f"{_three_digits(middle / size)} {unit} ({low} to {high})"
 
 
 def ceilings(of: Mapping[str, float]) -> str:
     """Ceilings of a device: bandwidth first, then arithmetic by the unit that does it."""
-    message = [f"memory {bytes_rate(of[figures.BYTES_PER_S])}"] if figures.BYTES_PER_S in of else []
+    message = [f"memory {rate(of[figures.BYTES_PER_S], 'B/s')}"] if figures.BYTES_PER_S in of else []
     rates = {name.removeprefix(figures.FLOPS_PER_S): value for name, value in of.items() if name.startswith(figures.FLOPS_PER_S)}
-    message += [f"{one_line(figures.UNITS.get(name, name))} {flops_rate(rates[name])}" for name in sorted(rates)]
+    message += [f"{one_line(figures.UNITS.get(name, name))} {rate(rates[name], 'FLOP/s')}" for name in sorted(rates)]
     return ", ".join(message) or "nothing"
 
 
-def bytes_rate(per_s: float) -> str:
-    """Bytes a second, as TB/s, GB/s or MB/s (powers of ten)."""
-    return _rate(per_s, "B/s")
-
-
-def flops_rate(per_s: float) -> str:
-    """Operations a second, as TFLOP/s, GFLOP/s or MFLOP/s."""
-    return _rate(per_s, "FLOP/s")
+def rate(per_s: float, unit: str) -> str:
+    """A rate with its unit as M, G or T (powers of ten), such as 1.23 GB/s."""
+    size, prefix = next(((size, prefix) for size, prefix in ((1e12, "T"), (1e9, "G")) if per_s >= size), (1e6, "M"))
+    return f"{_three_digits(per_s / size)} {prefix}{unit}"
 
 
 def ceiling_share(of: figures.CeilingShare) -> str:
     """Such as 52 % of FP32 units; below 1 % with two digits."""
     percent = 100 * of.share
-    return f"{percent:.0f} % of {of.unit}" if percent >= 1 else f"{percent:.2g} % of {of.unit}"
+    return f"{percent:{'.0f' if percent >= 1 else '.2g'}} % of {of.unit}"
 
 
 def throughput(throughput: figures.Throughput) -> list[str]:
@@ -169,10 +155,10 @@ def throughput(throughput: figures.Throughput) -> list[str]:
     message = []
     if throughput.bytes_per_s is not None:
         share = f" ({ceiling_share(throughput.bandwidth)})" if throughput.bandwidth else ""
-        message.append(f"{bytes_rate(throughput.bytes_per_s)}{share}")
+        message.append(f"{rate(throughput.bytes_per_s, 'B/s')}{share}")
     if throughput.flops_per_s is not None:
         shares = f" ({', '.join(map(ceiling_share, throughput.shares))})" if throughput.shares else ""
-        message.append(f"{flops_rate(throughput.flops_per_s)}{shares}")
+        message.append(f"{rate(throughput.flops_per_s, 'FLOP/s')}{shares}")
     if throughput.intensity is not None:
         message.append(f"{throughput.intensity:.3g} FLOP/byte")
     if throughput.limit and throughput.bandwidth and throughput.shares:
@@ -238,8 +224,8 @@ def occupancies(entries: Sequence[Occupancy]) -> str:
 
 def median_range(samples: report_pb2.Samples) -> str:
     """The interval of the median, such as 1.22 ms to 1.25 ms; "" where it is not known."""
-    ends = [duration_ns(end) for end in (samples.median_low_duration, samples.median_high_duration)]
-    return f"{time(ends[0])} to {time(ends[1])}" if all(ends) else ""
+    ends = [end.ToNanoseconds() for end in (samples.median_low_duration, samples.median_high_duration)]
+    return " to ".join(map(time, ends)) if all(ends) else ""
 
 
 def share(count: int, of: int) -> str:
@@ -265,19 +251,14 @@ def score(value: float, low: float, high: float, kind: int) -> str:
     """A score with its interval: 2.31x (2.28..2.35), or 1.23 ms (1.20..1.25)."""
     if kind != report_pb2.SCORE_KIND_TIME:
         return f"{value:.3g}x ({low:.3g}..{high:.3g})"
-    size, unit = next(((size, unit) for size, unit in _UNITS if abs(value) >= size), (1.0, "ns"))
+    size, unit = _unit(value)
     return f"{_three_digits(value / size)} {unit} ({_three_digits(low / size)}..{_three_digits(high / size)})"
 
 
 def middle_time(measurements: Sequence[report_pb2.Measurement], field: str) -> str:
     """The median over workloads of a field of samples, as one figure for a table."""
-    durations_ns = [duration_ns(getattr(measurement, field).median_duration) for measurement in measurements if measurement.HasField(field)]
-    return time(statistics.median(durations_ns)) if durations_ns else "-"
-
-
-def _rate(per_s: float, unit: str) -> str:
-    size, prefix = next(((size, prefix) for size, prefix in ((1e12, "T"), (1e9, "G")) if per_s >= size), (1e6, "M"))
-    return f"{_three_digits(per_s / size)} {prefix}{unit}"
+    medians = [getattr(measurement, field).median_duration for measurement in measurements if measurement.HasField(field)]
+    return time(statistics.median(median.ToNanoseconds() for median in medians)) if medians else "-"
 
 
 def _three_digits(value: float) -> str:
@@ -287,17 +268,8 @@ def _three_digits(value: float) -> str:
 
 def byte_count(size_bytes: int) -> str:
     """A size for people, such as `12.3 kB`."""
-    value, units = float(size_bytes), ("B", "kB", "MB", "GB")
-    for unit in units:
-        if value < 1000 or unit == units[-1]:
-            break
-        value /= 1000
-    return f"{size_bytes} B" if size_bytes < 1000 else f"{value:.3g} {unit}"
-
-
-def sanitizer_severity(finding: report_pb2.SanitizerFinding) -> str:
-    """How much a finding weighs, in a word."""
-    return words(finding, "severity")
+    size, unit = next(((size, unit) for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if size_bytes >= size), (1, "B"))
+    return f"{size_bytes / size:.3g} {unit}"
 
 
 def sanitizer_place(finding: report_pb2.SanitizerFinding) -> str:
@@ -312,10 +284,9 @@ def sanitizer_thread(finding: report_pb2.SanitizerFinding) -> str:
     return ", ".join(named)
 
 
-def profile_outcome(outcome: report_pb2.ProfileToolOutcome) -> str:
+def profile_outcome(tool: report_pb2.ProfileTool) -> str:
     """Outcome of a tool of profile mode, in words."""
-    name = name_of(report_pb2.ProfileToolOutcome, outcome, "PROFILE_TOOL_OUTCOME_").lower()
-    return "not available" if name == "unavailable" else name
+    return words(tool, "outcome").replace("unavailable", "not available")
 
 
 def dimensions(sizes: Sequence[int]) -> str:

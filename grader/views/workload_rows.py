@@ -38,7 +38,7 @@ def workload_rows(trials: Iterable[report_pb2.Trial]) -> list[WorkloadRow]:
             workload_id=workload_id,
             hidden=any(trial.hidden for trial in tried),
             passed=failed is None,
-            outcome="passed" if failed is None else formatting.outcome_name(failed),
+            outcome="passed" if failed is None else formatting.words(failed, "outcome"),
             trial_count=sum(max(trial.run_count, 1) for trial in tried),
             mismatched=formatting.share(worst.mismatched_count, worst.element_count),
             unwritten=formatting.share(worst.unwritten_count, worst.element_count),

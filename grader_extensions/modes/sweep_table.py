@@ -181,7 +181,7 @@ def _kernel_point(name: str, submission: submission_pb2.Submission, workload: pr
     measured = next((row for row in submission.report.measurements if row.workload_id == workload.workload_id), None)
     if measured is None:
         return replace(_point(name, submission.name, workload, axis, ()), outcome=_why_not(submission, workload.workload_id))
-    reported = formatting.duration_ns(measured.reported.median_duration) if measured.HasField("reported") else None
+    reported = measured.reported.median_duration.ToNanoseconds() if measured.HasField("reported") else None
     speedups = {speedup.baseline: speedup for speedup in measured.speedups}
     return replace(_point(name, submission.name, workload, axis, [measured.certified]), reported_ns=reported, speedups=speedups)
 
@@ -224,6 +224,6 @@ def _why_not(submission: submission_pb2.Submission, workload_id: str) -> str:
     trials = [trial for trial in submission.report.trials if trial.workload_id == workload_id]
     wrong = next((trial for trial in trials if trial.outcome != report_pb2.TRIAL_OUTCOME_PASSED), None)
     if wrong is not None:
-        return formatting.outcome_name(wrong)
+        return formatting.words(wrong, "outcome")
     void = submission.report.verdict in (report_pb2.VERDICT_COMPILE_ERROR, report_pb2.VERDICT_DISQUALIFIED)
     return formatting.verdict_name(submission.report).lower().replace("_", " ") if void or trials else NOT_RUN

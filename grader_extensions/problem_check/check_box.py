@@ -21,7 +21,7 @@ from pathlib import Path
 
 from grader import devices
 from grader.cli.exits import GraderFailed, UsageError
-from grader.cli.import_options import safe_isolations
+from grader.cli.options import safe_isolations
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken
 from grader.isolation import SRC, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose

@@ -10,8 +10,15 @@ import typer
 from grader import devices
 from grader.cli import extras
 from grader.cli.exits import Exit
-from grader.cli.import_options import AllowLowerPrecision, KeepWeights, SandboxForCheck, SetConstants, ToleranceOption, Trusted
-from grader.cli.options import device_choice
+from grader.cli.options import (
+    AllowLowerPrecision,
+    KeepWeights,
+    SandboxForCheck,
+    SetConstants,
+    ToleranceOption,
+    Trusted,
+    device_choice,
+)
 from grader.isolations import AUTO
 
 if TYPE_CHECKING:

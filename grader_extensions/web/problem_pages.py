@@ -199,7 +199,7 @@ def baseline_rows(message: problem_pb2.Problem, submissions: Iterable[submission
             if measured.hidden or measured.workload_id not in public:
                 continue
             for name, samples in measured.baselines.items():
-                times.setdefault(measured.workload_id, {}).setdefault(name, []).append(formatting.duration_ns(samples.median_duration))
+                times.setdefault(measured.workload_id, {}).setdefault(name, []).append(samples.median_duration.ToNanoseconds())
         if times:
             devices.add(device)
         for workload_id in public:

@@ -104,7 +104,7 @@ def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
         case "load":
             text = f"load: {formatting.words(event.load, 'outcome')}"
         case "trial":
-            text = f"{event.trial.workload_id}: {formatting.outcome_name(event.trial)}"
+            text = f"{event.trial.workload_id}: {formatting.words(event.trial, 'outcome')}"
         case "measurement" if not event.measurement.hidden:  # pages show no times of hidden workloads, which the API does
             text = f"{event.measurement.workload_id}: {formatting.median(event.measurement.certified)}"
         case "environment":

@@ -1,7 +1,6 @@
 """What the ledger promises, whatever database is under it."""
 
 import asyncio
-import dataclasses
 from dataclasses import replace
 
 import pytest
@@ -47,6 +46,9 @@ async def test_the_oldest_is_leased_first_and_only_once(ledger):
     assert {one.submission.submission_id for one in leases if one} == {first.submission_id, second.submission_id}
     assert leases[0].submission.submission_id == first.submission_id
     assert leases[0].problem == fakes.problem() and leases[0].submission.new.sources == first.new.sources
+    await submit(ledger)
+    await ledger.release(leases[0], FAILURE)
+    assert (await lease(ledger)).submission.submission_id == first.submission_id  # a released one comes before younger ones
 
 
 async def test_a_lease_is_of_a_device_kind_that_was_asked_for(ledger):
@@ -123,19 +125,13 @@ async def test_events_count_from_one_without_gaps(ledger):
     assert await ledger.events(made.submission_id, after=6, limit=1) == events[6:7]
 
 
-async def test_a_report_reads_back_as_it_was_settled(ledger):
-    """Infinite errors, samples and enums survive the ledger."""
-    made = await submit(ledger)
-    await ledger.settle(await lease(ledger), fakes.report())
-    settled = await ledger.get(made.submission_id)
-    assert settled.report == fakes.report() and settled.state is SubmissionState.SUCCEEDED and settled.end_time is not None
-
-
 async def test_a_verdict_is_recorded_once(ledger):
-    """A second settlement, or anything else under the old lease, is refused."""
+    """With infinite errors, samples and enums. A second settlement, or anything else under the old lease, is refused."""
     made = await submit(ledger)
     held = await lease(ledger)
     await ledger.settle(held, fakes.report())
+    settled = await ledger.get(made.submission_id)
+    assert settled.report == fakes.report() and settled.state is SubmissionState.SUCCEEDED and settled.end_time is not None
     for late in (ledger.settle(held, fakes.report()), ledger.append(held, [fakes.trial()]), ledger.heartbeat(held, ttl_s=1)):
         with pytest.raises(LeaseLost):
             await late
@@ -145,23 +141,17 @@ async def test_a_verdict_is_recorded_once(ledger):
 
 
 async def test_an_old_attempt_can_not_write_over_a_new_one(ledger, clock):
-    """A worker that slept through its lease finds its writes refused, even where it holds the new attempt too."""
+    """A worker that slept through its lease finds its writes refused, even where it holds the new attempt too. So does another worker that
+    knows the attempt's number."""
     await submit(ledger)
     old = await lease(ledger)
     clock.pass_s(31)
     await ledger.expire()
     new = await lease(ledger)
-    with pytest.raises(LeaseLost):
-        await ledger.settle(old, fakes.report())
+    for wrong in (old, replace(new, worker_id="another")):
+        with pytest.raises(LeaseLost):
+            await ledger.settle(wrong, fakes.report())
     assert (await ledger.settle(new, fakes.report())).attempt_count == 2
-
-
-async def test_a_lease_is_good_for_its_worker_only(ledger):
-    """Knowing the attempt's number is not enough."""
-    await submit(ledger)
-    held = await lease(ledger)
-    with pytest.raises(LeaseLost):
-        await ledger.settle(replace(held, worker_id="another"), fakes.report())
 
 
 async def test_a_heartbeat_keeps_a_lease(ledger, clock):
@@ -221,38 +211,25 @@ async def test_failures_and_lost_leases_have_limits_of_their_own(ledger, clock):
     assert failed.state is SubmissionState.FAILED and "SANDBOX_BROKEN" in failed.failure.message
 
 
-async def test_the_third_failure_fails_the_submission(ledger):
+EXHAUSTED = "no verdict after 3 attempts, the last ended with SANDBOX_BROKEN: no box"
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "reason", "message"),
+    [
+        (3, {}, "ATTEMPTS_EXHAUSTED", EXHAUSTED),
+        (1, {"final": True}, "SANDBOX_BROKEN", "no box"),  # such as of a problem whose reference raises: it would only raise twice more
+        (5, {"counted": False}, None, None),  # a server may be stopped any number of times without failing what it was grading
+    ],
+)
+async def test_a_failure_counts_once_in_full_or_not_at_all(ledger, count, options, reason, message):
     """It says how often it was tried, and what happened last."""
-    made = await submit(ledger)
-    for _ in range(3):
-        await ledger.release(await lease(ledger), FAILURE)
+    made, failure = await submit(ledger), replace(FAILURE, final=options.get("final", False))
+    for _ in range(count):
+        await ledger.release(await lease(ledger), failure, counted=options.get("counted", True))
     failed = await ledger.get(made.submission_id)
-    assert failed.state is SubmissionState.FAILED and failed.failure.reason == "ATTEMPTS_EXHAUSTED"
-    assert failed.failure.message == "no verdict after 3 attempts, the last ended with SANDBOX_BROKEN: no box"
-
-
-async def test_a_final_failure_is_not_tried_again(ledger):
-    """A problem whose reference raises would only raise twice more; the reason is the fault's own."""
-    made = await submit(ledger)
-    await ledger.release(await lease(ledger), dataclasses.replace(FAILURE, reason="PROBLEM_BROKEN", final=True))
-    failed = await ledger.get(made.submission_id)
-    assert failed.state is SubmissionState.FAILED and failed.failure.reason == "PROBLEM_BROKEN"
-
-
-async def test_an_uncounted_release_is_no_attempt_spoiled(ledger):
-    """A server may be stopped any number of times without failing what it was grading."""
-    made = await submit(ledger)
-    for _ in range(5):
-        await ledger.release(await lease(ledger), FAILURE, counted=False)
-    assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
-
-
-async def test_a_released_submission_comes_before_younger_ones(ledger):
-    """Who waited longest is next."""
-    first = await submit(ledger)
-    await submit(ledger)
-    await ledger.release(await lease(ledger), FAILURE)
-    assert (await lease(ledger)).submission.submission_id == first.submission_id
+    assert failed.state is (SubmissionState.FAILED if reason else SubmissionState.QUEUED)
+    assert reason is None or (failed.failure.reason, failed.failure.message) == (reason, message)
 
 
 async def test_the_same_request_id_gives_the_same_submission(ledger):
@@ -261,12 +238,7 @@ async def test_the_same_request_id_gives_the_same_submission(ledger):
     assert len({one.submission_id for one in made}) == 1
     assert (await submit(ledger, request_id="r1", queue_limit=1)).submission_id == made[0].submission_id
     assert await fakes.queued_count(ledger) == 1
-
-
-async def test_a_request_id_with_another_body_is_refused(ledger):
-    """Nobody gets somebody else's verdict by a reused id."""
-    await submit(ledger, request_id="r1")
-    with pytest.raises(RequestIdReused):
+    with pytest.raises(RequestIdReused):  # nobody gets somebody else's verdict by a reused id
         await submit(ledger, "wrong", request_id="r1")
 
 
@@ -323,31 +295,23 @@ async def test_a_queued_submission_is_cancelled_at_once(ledger):
         await ledger.cancel(made.submission_id)
 
 
-async def test_a_running_submission_is_cancelled_by_its_worker(ledger):
-    """The heartbeat tells it, and its release, counted or not, then cancels."""
+@pytest.mark.parametrize("end", ["released", "server_died", "settled"])
+async def test_a_running_submission_is_cancelled_by_its_worker(ledger, end):
+    """The heartbeat tells it. The wish survives the worker; a verdict that came before stands."""
     made = await submit(ledger)
     held = await lease(ledger)
     stopping = await ledger.cancel(made.submission_id)
     assert (stopping.state, stopping.cancel_requested) == (SubmissionState.RUNNING, True)
     assert await ledger.heartbeat(held, ttl_s=30) is True
-    assert (await ledger.release(held, FAILURE, counted=False)).state is SubmissionState.CANCELLED
-
-
-async def test_a_cancelled_run_whose_server_died_is_not_run_again(ledger):
-    """The wish survives the worker that should have carried it out."""
-    made = await submit(ledger)
-    await lease(ledger)
-    await ledger.cancel(made.submission_id)
-    await ledger.reclaim_all()
-    assert (await ledger.get(made.submission_id)).state is SubmissionState.CANCELLED
-
-
-async def test_a_verdict_that_came_before_the_cancellation_stands(ledger):
-    """Who is asked to stop and has finished already may still settle."""
-    made = await submit(ledger)
-    held = await lease(ledger)
-    await ledger.cancel(made.submission_id)
-    assert (await ledger.settle(held, fakes.report())).state is SubmissionState.SUCCEEDED
+    match end:
+        case "released":
+            await ledger.release(held, FAILURE, counted=False)
+        case "server_died":
+            await ledger.reclaim_all()
+        case "settled":
+            await ledger.settle(held, fakes.report())
+    state = SubmissionState.SUCCEEDED if end == "settled" else SubmissionState.CANCELLED
+    assert (await ledger.get(made.submission_id)).state is state
 
 
 async def test_a_submission_keeps_the_problem_that_it_was_made_for(ledger):

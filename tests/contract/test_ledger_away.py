@@ -108,13 +108,9 @@ def test_a_password_is_never_shown(tmp_path):
     with pytest.raises(SettingsInvalid) as caught:
         shown_url(f"postgresql://grader:{SECRET}@db/ledger?no_such_word={SECRET}")
     assert SECRET not in str(caught.value)
-
-
-def test_a_wrong_url_is_refused_without_quoting_it():
-    """It may be a URL with a password that only begins wrong."""
-    with pytest.raises(ValueError, match="write postgresql://USER@HOST/DATABASE") as caught:
+    with pytest.raises(ValueError, match="write postgresql://USER@HOST/DATABASE") as refused:
         Settings(database=f"mysql://grader:{SECRET}@db/ledger")
-    assert SECRET not in caught.value.errors(include_input=False)[0]["msg"]
+    assert SECRET not in refused.value.errors(include_input=False)[0]["msg"]
 
 
 async def test_an_error_of_the_database_quotes_no_source(url):

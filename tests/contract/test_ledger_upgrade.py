@@ -1,7 +1,9 @@
 """A database that an older grader wrote is upgraded with all that is in it; one of a newer grader is left alone."""
 
 import asyncio
+import hashlib
 import json
+import re
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,10 +11,6 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from grader.api import messages
 from grader.errors import LedgerInUse, LedgerNewer, SettingsInvalid
@@ -49,9 +47,22 @@ def opened(empty):
     made.dispose()
 
 
+def set_version(connection, version):
+    connection.execute(sa.text(f"UPDATE alembic_version SET version_num = '{version}'"))
+
+
 def write_first_version(connection):
-    """Its tables, and rows by raw SQL, in the columns that it had."""
-    command.upgrade(migrate.configuration(connection), "0001")
+    """Today's tables without all that came later, and rows by raw SQL."""
+    migrate.migrate(connection)
+    set_version(connection, "0001")
+    for table in reversed(metadata.sorted_tables):
+        if (rows := FIRST_VERSION.get(table.name)) is None:
+            table.drop(connection)
+            continue
+        for index in table.indexes:
+            index.drop(connection)
+        for name in table.c.keys() - rows[0].keys():
+            connection.execute(sa.text(f"ALTER TABLE {table.name} DROP COLUMN {name}"))
     for table, rows in FIRST_VERSION.items():
         types = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table)}
         for row in rows:
@@ -60,6 +71,14 @@ def write_first_version(connection):
             connection.execute(sa.text(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})"), values)
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SELECT setval('submissions_number_seq', (SELECT max(number) FROM submissions))"))
+
+
+def shape(connection):
+    """Columns, keys and indexes of all tables, in any order."""
+    inspector = sa.inspect(connection)
+    looks = (inspector.get_columns, inspector.get_foreign_keys, inspector.get_unique_constraints, inspector.get_indexes)
+    parts = (f"{table}: {part}" for table in inspector.get_table_names() for look in looks for part in look(table))
+    return {re.sub(r" object at 0x\w+", "", part) for part in parts}
 
 
 def written(kind, value):
@@ -94,32 +113,24 @@ async def test_submissions_of_the_first_version_are_all_there(upgraded):
         assert (kept.attempt_count, kept.new.user, kept.new.competition_id) == (row["attempt"], "", "")
     assert [one.submission_id for one in (await upgraded.page(size=9))[0]] == list(STATES)[::-1]
     assert (await upgraded.get("broken")).failure.reason == "ATTEMPTS_EXHAUSTED"
-
-
-async def test_a_problem_of_the_first_version_reads_as_before(upgraded):
-    """What it was judged by is what it will be judged by again."""
-    (row,) = FIRST_VERSION["problems"]
+    (row,) = FIRST_VERSION["problems"]  # what they were judged by is what they will be judged by again
     assert contains(json.loads(records.to_text(await upgraded.problem(row["digest"]))), json.loads(row["document"]))
 
 
-async def test_a_report_of_the_first_version_reads_as_before(upgraded):
-    """Infinite errors and samples too; and it counts as one judgement."""
+async def test_a_report_and_events_of_the_first_version_read_as_before(upgraded):
+    """Infinite errors and samples too, and it counts as one judgement; facts and states in order, as a watch sends them."""
     kept, before = await upgraded.get("graded"), json.loads(GRADED["report"])
     assert contains(json.loads(records.to_text(kept.report)), before) and before["trials"][0]["max_absolute_error"] == float("inf")
-    shown = messages.submission_to_proto(kept, Redactor.for_problem(await upgraded.problem(kept.problem_digest)), full=True)
+    mask = Redactor.for_problem(await upgraded.problem(kept.problem_digest))
+    shown = messages.submission_to_proto(kept, mask, full=True)
     assert shown.report.verdict == report_pb2.VERDICT_ACCEPTED and len(shown.report.measurements) == 2
     judgements = await upgraded.judgements("graded")
     assert [(one.sequence, one.verdict, one.summary) for one in judgements] == [(1, Verdict.ACCEPTED, GRADED["summary"])]
     assert await upgraded.judgements("waiting") == []
-
-
-async def test_events_of_the_first_version_read_as_before(upgraded):
-    """Facts and states, in order, as a watch sends them."""
-    kept, events = await upgraded.get("graded"), await upgraded.events("graded")
-    mask = Redactor.for_problem(await upgraded.problem(kept.problem_digest))
-    before = [row for row in FIRST_VERSION["events"] if row["number"] == GRADED["number"]]
-    assert [event.state and event.state.value for event in events] == [row["state"] for row in before]
-    assert all(contains(wire.as_json(event.fact), json.loads(row["fact"])) for event, row in zip(events, before, strict=True) if event.fact)
+    events = await upgraded.events("graded")
+    rows = [row for row in FIRST_VERSION["events"] if row["number"] == GRADED["number"]]
+    assert [event.state and event.state.value for event in events] == [row["state"] for row in rows]
+    assert all(contains(wire.as_json(event.fact), json.loads(row["fact"])) for event, row in zip(events, rows, strict=True) if event.fact)
     shown = [messages.event_to_proto(event, kept, mask) for event in events]
     assert shown[-1].submission.report.verdict == report_pb2.VERDICT_ACCEPTED and shown[-1].sequence == GRADED["event_count"]
 
@@ -143,21 +154,29 @@ async def test_an_upgraded_ledger_is_whole(upgraded, opened):
     assert [one for one in found if not one.ok] == [] and len(found) > 8
 
 
-def test_the_migrations_make_the_tables_that_the_code_uses(opened):
-    """Nobody changes a table without a migration."""
+def test_an_upgrade_makes_the_tables_that_a_new_ledger_has(opened):
     with opened.begin() as connection:
         migrate.migrate(connection)
-        different = compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
-        assert different == []
-        assert migrate.current(connection) == migrate.HEAD
-        assert ScriptDirectory.from_config(migrate.configuration(connection)).get_heads() == [migrate.HEAD]
+        new = shape(connection)
+        write_first_version(connection)
+        assert shape(connection) < new
+        migrate.migrate(connection)
+        assert shape(connection) == new and migrate.current(connection) == migrate.HEAD
+
+
+def test_nobody_changes_a_table_without_a_new_version():
+    """If it fails: add a version to `migrate.VERSIONS`, a step to `_STEPS` where it is more than an addition, and its digest here."""
+    columns = [f"{one} {one.type!r} {one.nullable} {one.primary_key}" for table in metadata.sorted_tables for one in table.c]
+    indexes = [f"{one.name} {one.columns.keys()}" for table in metadata.sorted_tables for one in table.indexes]
+    digest = hashlib.sha256("\n".join(sorted(columns + indexes)).encode()).hexdigest()
+    assert (migrate.HEAD, digest[:16]) == ("0011", "cf991581d8cf3998")
 
 
 async def test_a_ledger_of_a_newer_grader_is_refused_and_left_as_it_is(empty, opened):
     """By a text that says what to do."""
     with opened.begin() as connection:
         migrate.migrate(connection)
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+        set_version(connection, "9999")
     with pytest.raises(LedgerNewer, match=r"'9999'.*newer grader.*restore a backup"):
         async with Ledger.open(empty):
             pass
@@ -171,15 +190,15 @@ async def test_a_ledger_that_older_servers_use_is_not_upgraded(postgres, name):
     url = postgres.database(migrated=False)
     made = postgres_engine(url)
     with made.begin() as connection:
-        command.upgrade(migrate.configuration(connection), "0009")
+        write_first_version(connection)
     with psycopg.connect(url, application_name=name):
-        with pytest.raises(LedgerInUse, match=r"'0009'.*upgrades it to '00\d\d'.*servers of the older version use it.*stop them") as raised:
+        with pytest.raises(LedgerInUse, match=r"'0001'.*upgrades it to '00\d\d'.*servers of the older version use it.*stop them") as raised:
             async with Ledger.open(url):
                 pass
         (shown,) = raised.value.servers
         assert shown == ("a local socket (an earlier version)" if name == EARLIER_NAME else "gpu-1 0.0.0.0:50551 (0.0.9)")
         with made.begin() as connection:
-            assert migrate.current(connection) == "0009"
+            assert migrate.current(connection) == "0001"
     with made.connect() as watching:
         while connected_servers(watching):
             watching.rollback()
@@ -211,7 +230,9 @@ async def test_rows_of_deleted_features_do_not_keep_a_ledger_from_opening(empty,
     }
     with opened.begin() as connection:
         write_first_version(connection)
-        command.upgrade(migrate.configuration(connection), "0010")
+        migrate.migrate(connection)
+        set_version(connection, "0010")
+        connection.execute(sa.text("ALTER TABLE keys ADD COLUMN registered_for VARCHAR(64) DEFAULT '' NOT NULL"))
         for table in tables:
             connection.execute(sa.text(f"CREATE TABLE {table}"))
         for table, values in rows.items():

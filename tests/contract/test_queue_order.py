@@ -119,34 +119,26 @@ async def test_of_one_user_the_order_is_kept(ledger, clock):
 
 
 async def test_what_we_spoil_is_not_charged(ledger, clock):
-    """Neither a fault nor a drain puts its user behind; the control: time that was graded does."""
-    for user in ("spoiled", "drained", "graded", "fresh"):
+    """Neither a fault nor a drain puts its user behind. The controls: time that was graded does, and a run that its user cancelled: who
+    cancels at the last moment has not had the devices for nothing."""
+    for user in ("spoiled", "drained", "graded", "canceller", "fresh"):
         await submit(ledger, user)
-    for user in ("spoiled", "drained", "graded"):
+    for user in ("spoiled", "drained", "graded", "canceller"):
         held = await lease(ledger)
         assert held.submission.new.user == user
-        clock.pass_s(100)
+        clock.pass_s(200 if user == "canceller" else 100)
+        if user == "canceller":
+            await ledger.cancel(held.submission.submission_id)
         if user == "graded":
             await ledger.settle(held, fakes.report())
         else:
             await ledger.release(held, FAULT, counted=user == "spoiled")
+        if user in ("spoiled", "drained"):
             await ledger.cancel(held.submission.submission_id)
     await ledger.cancel((await lease(ledger)).submission.submission_id)  # the fresh one's
-    for user in ("graded", "drained", "spoiled"):
+    for user in ("canceller", "graded", "drained", "spoiled"):
         await submit(ledger, user)
-    assert [await grade(ledger, clock) for _ in range(3)] == ["drained", "spoiled", "graded"]
-
-
-async def test_a_run_that_its_user_cancelled_is_charged(ledger, clock):
-    """Or else who cancels at the last moment would have the devices for nothing."""
-    await submit(ledger, "canceller")
-    held = await lease(ledger)
-    clock.pass_s(100)
-    await ledger.cancel(held.submission.submission_id)
-    await ledger.release(held, FAULT, counted=False)
-    await submit(ledger, "canceller")
-    await submit(ledger, "fresh")
-    assert await grade(ledger, clock) == "fresh"
+    assert [await grade(ledger, clock) for _ in range(4)] == ["drained", "spoiled", "graded", "canceller"]
 
 
 async def test_positions_foretell_the_order(ledger, clock):

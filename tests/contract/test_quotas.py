@@ -91,20 +91,13 @@ async def test_a_repeated_request_is_not_charged(ledger):
 
 
 async def test_users_and_competitions_have_quotas_of_their_own(ledger):
-    """What one has spent is not another's, and a competition's not the server's."""
+    """What one has spent is not another's, and a competition's not the server's, which counts what was submitted to it, too."""
     for _ in range(2):
         await submit(ledger)
     await refused(ledger)
     await submit(ledger, user="b")
     await submit(ledger, policy=AdmissionPolicy(quotas=for_server(4, 0)))
-
-
-async def test_the_server_s_quota_counts_everything(ledger):
-    """To a competition or to none."""
-    both = AdmissionPolicy(quotas=(*OF_COMPETITION, *for_server(2, 0)))
-    await submit(ledger, policy=both)
-    await submit(ledger, policy=AdmissionPolicy(quotas=for_server(2, 0)))
-    assert (await refused(ledger, policy=both)).limit == 2
+    assert (await refused(ledger, policy=AdmissionPolicy(quotas=for_server(3, 0)))).limit == 3
 
 
 async def test_what_we_failed_at_is_not_charged(ledger):

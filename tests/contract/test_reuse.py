@@ -64,6 +64,7 @@ async def test_without_leave_it_is_graded(ledger):
         {"mode": wire.Mode.BENCHMARK},
         {"precision": 0.02},
         {"measure_s": 3.0},
+        {"problem": fakes.problem(digest="f" * 64)},  # another version, of the same name
     ],
     ids="-".join,
 )
@@ -72,12 +73,6 @@ async def test_what_differs_is_graded(ledger, other):
     await graded(ledger, user="ann")
     assert (await submit(ledger, **{"user": "ann", **other})).state is SubmissionState.QUEUED
     assert (await submit(ledger, user="ann", tags=("x",), annotations={"n": "1"})).state is SubmissionState.SUCCEEDED
-
-
-async def test_another_version_of_the_problem_is_another_problem(ledger):
-    """It has the same name."""
-    await graded(ledger)
-    assert (await submit(ledger, fakes.problem(digest="f" * 64))).state is SubmissionState.QUEUED
 
 
 async def test_a_result_is_reused_for_a_day(ledger, clock):

@@ -1,4 +1,4 @@
-"""Tags, parents and annotations in the ledger, whatever database is under it."""
+"""Tags, parents, annotations and beginnings of ids in the ledger, whatever database is under it."""
 
 from dataclasses import replace
 
@@ -40,6 +40,16 @@ async def test_a_list_by_tag_has_those_with_the_tag(ledger):
     assert await listed(ledger, "a", user="ann") == await listed(ledger, "a", seen_by="ann") == ids[1:]
     assert await listed(ledger, "a", user="bob", seen_by="ann", open_competitions=[""]) == []
     assert await listed(ledger, "A") == []
+
+
+async def test_a_prefix_is_compared_as_it_is_written(ledger):
+    """In its case; signs that mean something to LIKE mean themselves."""
+    made = (await submit(ledger)).submission_id
+    assert await listed(ledger, "", id_prefix=made[:5]) == await listed(ledger, "", id_prefix=made) == [made]
+    for other in ("_", "%", f"{made}0", made[:3] + "%"):
+        assert await listed(ledger, "", id_prefix=other) == []
+    upper = made.upper()
+    assert await listed(ledger, "", id_prefix=upper) == ([made] if upper == made else [])
 
 
 async def test_a_watch_finds_the_newest_and_then_those_that_follow(ledger):

@@ -90,19 +90,13 @@ def test_a_signal_ends_a_command_in_order(order: tuple[signal.Signals, int]) -> 
     assert work.cleaned
 
 
-def test_a_signal_that_comes_twice_at_once_is_one_order() -> None:
-    """`timeout` signals its command, then the group that this is in."""
-    work = Work(signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)
-    assert ended(work) == 143
-    assert work.cleaned
-
-
 def test_a_second_signal_breaks_the_cleaning_up_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it comes later than an echo would; the code is that of the first."""
+    """Where it comes later than an echo: `timeout` signals its command, then the group that this is in. The code is that of the first."""
+    work = Work(signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)
+    assert ended(work) == 143 and work.cleaned
     monkeypatch.setattr(running, "ECHO_S", -1.0)
     work = Work(signal.SIGTERM, signal.SIGTERM, cleaning_s=DEADLINE_S)
-    assert ended(work) == 143
-    assert not work.cleaned
+    assert ended(work) == 143 and not work.cleaned
 
 
 def test_what_is_ignored_stays_ignored() -> None:

@@ -32,20 +32,14 @@ def test_several_files_go_relative_to_their_common_directory(tmp_path: Path, fil
     assert [one.path for one in sources.read_sources([write(tmp_path / name) for name in files])] == paths
 
 
-def test_a_pipe_is_refused(tmp_path: Path) -> None:
-    """Reading it would block for ever."""
+def test_what_is_no_source_file_is_refused(tmp_path: Path) -> None:
+    """A pipe, which would block for ever, and files over the limit together. The control: one file of the largest size."""
     os.mkfifo(tmp_path / "pipe.cu")
     with pytest.raises(UsageError, match="is not a regular file; save the kernel to a file"):
         sources.read_sources([tmp_path / "pipe.cu"])
-
-
-def test_files_over_the_limit_together_are_refused(tmp_path: Path) -> None:
     files = [write(tmp_path / f"{name}.cu", "x" * (SOURCE_LIMIT_BYTES // 2 + 1)) for name in "ab"]
     with pytest.raises(UsageError, match=r"sources: 1,048,578 bytes in all, over the 1,048,576 allowed"):
         sources.read_sources(files)
-
-
-def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
     assert len(sources.read_sources([write(tmp_path / "a.cu", "x" * SOURCE_LIMIT_BYTES)])[0].content) == SOURCE_LIMIT_BYTES
 
 
@@ -53,35 +47,21 @@ def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
     "line", ["// grader: problem=row_softmax", "# grader: problem=row_softmax", "  //grader: mode=test problem=row_softmax"]
 )
 def test_a_line_in_the_file_names_the_problem(tmp_path: Path, line: str) -> None:
-    """Among the first lines, in either comment style."""
+    """Among the first lines, in either comment style; further down it does not."""
     assert sources.read([write(tmp_path / "a.cu", f"// expect: ACCEPTED\n{line}\n")], None).problem_id == "row_softmax"
-
-
-def test_a_line_further_down_does_not(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"problem: nothing says which problem a.cu is for; give --problem NAME"):
-        sources.read([write(tmp_path / "a.cu", "\n" * 10 + "// grader: problem=row_softmax\n")], None)
+        sources.read([write(tmp_path / "a.cu", "\n" * 10 + line)], None)
 
 
 def test_the_flag_is_stronger_than_the_line_and_the_line_than_the_directory(tmp_path: Path) -> None:
+    """A kernel for another problem does not bring its neighbour's along. A broken file next to it is named."""
     write(tmp_path / "problem.toml", 'name = "beside"\n')
     file = write(tmp_path / "a.cu", "// grader: problem=inside\n")
     bare = write(tmp_path / "b.cu")
-    assert sources.read([file], "flagged").problem_id == "flagged"
-    assert sources.read([file], "problems/flagged").problem_id == "flagged"
-    assert sources.read([file], None).problem_id == "inside"
-    assert sources.read([bare], None).problem_id == "beside"
-
-
-def test_the_directory_beside_a_file_is_its_problem_only_if_it_has_that_name(tmp_path: Path) -> None:
-    """A kernel for another problem does not bring its neighbour's along."""
-    write(tmp_path / "problem.toml", 'name = "beside"\n')
-    file = write(tmp_path / "a.cu")
-    assert sources.read([file], None).problem_dir == tmp_path
-    assert sources.read([file], "beside").problem_dir == tmp_path
-    assert sources.read([file], "other").problem_dir is None
-
-
-def test_a_broken_problem_file_is_named(tmp_path: Path) -> None:
+    cases = [(file, "flagged", "flagged"), (file, "problems/flagged", "flagged"), (file, None, "inside"), (bare, None, "beside")]
+    for path, flag, problem_id in (*cases, (bare, "beside", "beside"), (bare, "other", "other")):
+        files = sources.read([path], flag)
+        assert (files.problem_id, files.problem_dir) == (problem_id, tmp_path if problem_id == "beside" else None)
     write(tmp_path / "problem.toml", "name = \n")
     with pytest.raises(UsageError, match=r"problem: .*problem.toml can't be read"):
-        sources.read([write(tmp_path / "a.cu")], None)
+        sources.read([bare], None)

@@ -6,7 +6,7 @@ import pytest
 
 from grader.api.messages import problem_to_proto
 from grader.cli.exits import UsageError
-from grader.cli.starter import starter, starter_languages
+from grader.cli.problems import starter, starter_languages
 from grader.v1 import problem_pb2
 from grader.views.starter_files import starter_files
 from tests import fakes
@@ -30,8 +30,8 @@ def test_a_cuda_file_has_the_signature_the_headers_and_the_problem():
     assert 'extern "C" void solve(const __half* t, cudaStream_t stream) {' in text and "every element of t_float16 and t_int32" in text
 
 
-def test_a_python_file_makes_the_outputs_whose_sizes_an_input_has():
-    """It is Python, and defines the entry."""
+def test_a_file_makes_the_outputs_whose_sizes_an_input_has():
+    """In Python, which defines the entry, and in a torch extension. Of others it says dtype and shape."""
     text = starter(problem(), "python")
     (function,) = [one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef)]
     assert function.name == "solve" and [one.arg for one in function.args.args] == ["t_float16"]
@@ -39,12 +39,7 @@ def test_a_python_file_makes_the_outputs_whose_sizes_an_input_has():
     unknown = problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["n"])])
     assert "y = None  # int32 of shape (n)" in starter(unknown, "python")
     assert "(t_float16.shape[0],)" in starter(problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["rows"])]), "python")
-
-
-def test_a_torch_extension_makes_them_too():
-    """Of others the file says dtype and shape."""
     assert "torch::empty({3, t_float16.size(1)}, t_float16.options().dtype(torch::kInt32));" in starter(problem(), "torch_extension")
-    unknown = problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["n"])])
     assert "torch::Tensor y;  // int32 of shape (n)" in starter(unknown, "torch_extension")
 
 

@@ -30,15 +30,9 @@ def test_what_a_terminal_obeys_or_hides_is_shown_as_an_escape(hostile: str, show
 
 
 def test_ordinary_text_is_left_alone() -> None:
-    """Letters of any script, newlines and tabs (as spaces) stay readable."""
+    """Letters of any script, newlines and tabs (as spaces) stay readable; what is cut, or put on one line, is so."""
     assert escape_unprintable("größer µs 日本 😀\n\ttab\r\n") == "größer µs 日本 😀\n    tab\n"
-
-
-def test_a_cut_says_that_it_is_one() -> None:
     assert escape_unprintable("abcdef", most_chars=3) == "abc [...]"
-
-
-def test_one_line_is_one_line() -> None:
     assert one_line("a\n\n  b\r\nc\u2028d") == "a b c d"
 
 

@@ -51,7 +51,7 @@ def address(server):
         (HERE, PAST, AUTHORITY, "its certificate has expired; the server's operator has to renew it"),
         (HERE, FUTURE, AUTHORITY, "its certificate is not valid yet; check this host's clock"),
         (HERE, {}, STRANGER, "not trusted here; name the authority with `grader-cli login --ca FILE`"),
-        (("grader.example", "b.example"), {}, AUTHORITY, "its certificate is for grader.example, b.example, not for 127.0.0.1; call it by"),
+        (("grader.example", "b.example"), {}, AUTHORITY, "its certificate is not for this name; call it by one"),
         (("grader.example",), {}, STRANGER, "not trusted here"),
     ],
     ids=["expired", "not-yet", "unknown-authority", "other-name", "other-name-of-unknown-authority"],
@@ -78,16 +78,6 @@ async def test_a_watch_does_not_wait_for_a_certificate_to_become_right():
         with pytest.raises(ServerUnreachable, match="its certificate has expired"):
             async for _ in client.watch("submissions/a"):
                 pass
-
-
-async def test_names_are_not_taken_from_a_certificate_of_a_stranger():
-    """Anybody can write a name into his own; the control is the authority that is trusted."""
-    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context(AUTHORITY.issue_cert(*HERE)))
-    async with server:
-        assert await channels.certificate_names(address(server), AUTHORITY.cert_pem.bytes()) == ("127.0.0.1", "localhost")
-        assert await channels.certificate_names(address(server), STRANGER.cert_pem.bytes()) == ()
-    assert await channels.certificate_names("unix:/nowhere", None) == ()
-    assert await channels.certificate_names("127.0.0.1:1", None) == ()
 
 
 def test_a_connection_that_is_closed_means_another_thing_once_the_server_has_answered():

@@ -39,12 +39,8 @@ def test_a_problem_shows_its_public_sizes_and_how_many_are_hidden():
     assert [one.workload_id for one in shown.workloads] == ["n64"] and shown.hidden_workload_count == 2
     assert not any(secret in str(shown) for secret in ("secret", "33", "97"))
     assert (shown.name, shown.entry, list(shown.axes), shown.statement) == ("problems/sum", "solve", ["n"], "Add.")
-
-
-def test_the_raw_signature_lists_inputs_outputs_axes_stream():
-    """Tensors by pointer, scalars by value: what the box's shim calls."""
-    wanted = 'extern "C" void solve(const float* a, float alpha, float* c, int64_t n, cudaStream_t stream)'
-    assert messages.problem_to_proto(fakes.problem()).cuda_signature == wanted
+    # Tensors by pointer, scalars by value: what the box's shim calls.
+    assert shown.cuda_signature == 'extern "C" void solve(const float* a, float alpha, float* c, int64_t n, cudaStream_t stream)'
     assert messages.problem_to_proto(replace(fakes.problem(), languages=("torch_extension",))).cuda_signature == ""
 
 
@@ -76,23 +72,19 @@ def test_a_public_trial_shows_everything():
 
 
 def test_single_samples_are_for_the_full_view():
-    """Medians and quartiles are for every view."""
+    """Medians and quartiles are for every view. No time is below nothing, as a run is that took less than the protocol seems to."""
     basic, full = (messages.report_to_proto(fakes.report(), MASK, full=full).measurements[0].certified for full in (False, True))
     assert (basic.sample_count, basic.median_duration.ToNanoseconds(), list(basic.sample_durations_ns)) == (4, 250, [])
     assert (basic.first_quartile_duration.ToNanoseconds(), basic.third_quartile_duration.ToNanoseconds()) == (175, 325)
     assert list(full.sample_durations_ns) == [100, 200, 300, 400]
-
-
-def test_no_time_is_below_nothing():
-    """A run that took less than the protocol seems to, on a busy machine; a client parses durations."""
-    report = fakes.report()
-    row = replace(report.measurements[0], certified=wire.Samples(durations_ns=(-300, -100, 500)))
-    shown = messages.report_to_proto(replace(report, measurements=(row,)), MASK, full=True).measurements[0].certified
+    row = replace(fakes.report().measurements[0], certified=wire.Samples(durations_ns=(-300, -100, 500)))
+    shown = messages.report_to_proto(replace(fakes.report(), measurements=(row,)), MASK, full=True).measurements[0].certified
     assert list(shown.sample_durations_ns) == [0, 0, 500] and shown.median_duration.ToNanoseconds() == 0
 
 
 def test_a_replayed_state_does_not_tell_what_came_later():
-    """QUEUED and RUNNING come without report and end time, even when the submission has finished."""
+    """QUEUED and RUNNING come without report and end time, even when the submission has finished. Facts for the grader alone become empty
+    events, so that sequences have no gaps for watchers either."""
     queued, running, done = (
         messages.event_to_proto(event(state=state), submission(), MASK).submission
         for state in (SubmissionState.QUEUED, SubmissionState.RUNNING, SubmissionState.SUCCEEDED)
@@ -100,6 +92,8 @@ def test_a_replayed_state_does_not_tell_what_came_later():
     assert not queued.HasField("report") and not queued.HasField("start_time") and not queued.sources
     assert running.HasField("start_time") and not running.HasField("end_time")
     assert done.report.summary == "Right." and done.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
+    shown = messages.event_to_proto(event(fact=wire.Finished(job_id="j")), submission(), MASK)
+    assert shown.WhichOneof("event") is None and shown.sequence == 3
 
 
 def test_a_failed_submission_carries_a_status():
@@ -128,12 +122,6 @@ def test_a_failed_submission_carries_a_status():
 def test_every_value_of_ours_has_a_name_in_the_api(kind, prefix, enum):
     """A new outcome can't be forgotten in the proto, nor one of the proto in the code."""
     assert {f"{prefix}_{one.name}" for one in kind} | {f"{prefix}_UNSPECIFIED"} == set(enum.keys())
-
-
-def test_facts_for_the_grader_alone_become_empty_events():
-    """So that sequences have no gaps for watchers either."""
-    shown = messages.event_to_proto(event(fact=wire.Finished(job_id="j")), submission(), MASK)
-    assert shown.WhichOneof("event") is None and shown.sequence == 3
 
 
 SEEN = {"physical_floor_ns": 8191, "moved_bytes": 1000, "flops": 4000}
@@ -165,6 +153,9 @@ def test_a_measurement_on_a_device_tells_how_near_to_its_ceilings_it_came():
     assert [one.ToNanoseconds() for one in (compiled.p20_duration, compiled.p80_duration, compiled.mean_duration)] == [440, 560, 500]
     assert (shown.environment.architecture, shown.environment.device_uuid, dict(shown.environment.ceilings)) == ("sm_90", "GPU-1", CEILINGS)
     assert [(one.name, one.registers, one.spill_store_bytes) for one in shown.build.kernels] == [("void add<float>(float*)", 32, 8)]
+    for unknown in (fakes.report(), replace(on_a_gpu(), environment=fakes.ENVIRONMENT)):  # no amounts, no ceilings: 0 would be an answer
+        bare = messages.report_to_proto(unknown, MASK).measurements[0]
+        assert not bare.HasField("bandwidth_share") and not bare.HasField("peak_share")
 
 
 def test_what_would_tell_a_hidden_size_is_left_out_of_its_measurement():
@@ -177,14 +168,6 @@ def test_what_would_tell_a_hidden_size_is_left_out_of_its_measurement():
         assert not shown.HasField("reported")  # whatever it claims: 7 us could be 7 rows
         assert not any(shown.HasField(name) for name in ("bandwidth_share", "peak_share", "physical_floor_duration", "floor_duration"))
         assert "8191" not in str(shown) and "1000" not in str(shown)
-
-
-def test_a_share_is_unset_where_nothing_is_known():
-    """Without amounts, and without ceilings; zero would be an answer."""
-    bare = messages.report_to_proto(fakes.report(), MASK).measurements[0]
-    unmeasured = messages.report_to_proto(replace(on_a_gpu(), environment=fakes.ENVIRONMENT), MASK).measurements[0]
-    for shown in (bare, unmeasured):
-        assert not shown.HasField("bandwidth_share") and not shown.HasField("peak_share")
 
 
 def test_a_problem_tells_amounts_device_and_tolerance_of_its_public_sizes():

@@ -66,11 +66,12 @@ def test_how_a_process_ended_on_a_hidden_workload_is_not_told_to_the_bit(end: di
     assert str(next(iter(end.values()))) in public[2] and not any(character.isdigit() for character in hidden[2].replace("or 1.", ""))
 
 
-@pytest.mark.parametrize("outcome", [wire.TrialOutcome.MISMATCHED, wire.TrialOutcome.UNWRITTEN, wire.TrialOutcome.NON_FINITE])
-def test_no_share_of_a_hidden_workload_is_told(outcome: wire.TrialOutcome) -> None:
+@pytest.mark.parametrize("outcome", ["MISMATCHED", "UNWRITTEN", "NON_FINITE", "RAISED", "WRONG_SHAPE"])
+def test_neither_share_nor_message_of_a_hidden_workload_is_told(outcome: str) -> None:
     """One of 33 is 3.03 %, and that of no other size."""
     counts = {"element_count": 33, "mismatched_count": 1, "unwritten_count": 1, "nonfinite_count": 1, "max_absolute_error": 3.03}
-    hidden, public = (trial_failed(failed(outcome, hidden=kept, **counts), None)[2] for kept in (True, False))
+    trials = (failed(wire.TrialOutcome[outcome], "length 3.03", hidden=kept, **counts) for kept in (True, False))
+    hidden, public = (trial_failed(trial, None)[2] for trial in trials)
     assert "3.03" in public and not any(character.isdigit() for character in hidden.replace("or 1.", ""))
 
 

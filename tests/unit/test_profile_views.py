@@ -40,15 +40,12 @@ def shown() -> str:
 
 
 def test_the_terminal_shows_tools_resources_and_launches() -> None:
+    """No text of a profile moves the cursor or is markup."""
     text = shown()
     parts = ("nvcc", "ran", "not available", "not here", "sm_90a", "30", "11", "31 x 1 x 1", "256 x 1 x 1", "64 B", "4 x 5 x 6")
     for part in (*parts, formatting.time(2_500)):
         assert part in text, part
     assert "grader-cli show s1 --files --out DIR" in text
-
-
-def test_no_text_of_a_profile_moves_the_cursor_or_is_markup() -> None:
-    text = shown()
     assert "\x1b[2J" not in text and "\u202e" not in text and "[bold]" in text and "\\x1b" in text
 
 

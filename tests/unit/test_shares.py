@@ -15,12 +15,9 @@ def seconds(weight, now):
     return 2 ** (weight - now.timestamp() / HALF_LIFE_S)
 
 
-def test_seconds_of_one_time_are_added():
+def test_seconds_are_added_and_count_half_after_the_half_life():
     for first, second in ((3.0, 4.0), (4.0, 3.0)):
         assert seconds(added(added(None, first, NOW), second, NOW), NOW) == pytest.approx(7.0, rel=1e-6)
-
-
-def test_seconds_count_half_after_the_half_life():
     later = NOW + timedelta(seconds=HALF_LIFE_S)
     assert seconds(added(added(None, 8.0, NOW), 2.0, later), later) == pytest.approx(6.0, rel=1e-6)
 

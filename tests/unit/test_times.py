@@ -49,6 +49,9 @@ def test_a_claim_below_the_physical_floor_is_disqualified() -> None:
     assert decision is not None and decision[:2] == (Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR")
     for told in ("50 us", "100 us", "400 MB", "40 Gflop", "'n4096'"):
         assert told in decision[2]
+    # 5 us claimed, 3 ms seen: a side stream that do_bench does not see, told before the floor, with what an honest author has to do.
+    decision = impossible([measured(5_000, 3_000_000)])
+    assert decision is not None and decision[1] == "TIMING_TAMPERED" and "stream" in decision[2]
 
 
 BELOW = "BELOW_PHYSICAL_FLOOR"
@@ -91,20 +94,12 @@ def test_no_honest_kernel_is_below_the_floor(moved_bytes: int) -> None:
         assert reason(honest) == ""
 
 
-@pytest.mark.parametrize(
-    ("claim_ns", "certified_ns", "expected"), [(50_123, 60_000, "BELOW_PHYSICAL_FLOOR"), (5_000, 3_000_000, "TIMING_TAMPERED")]
-)
+@pytest.mark.parametrize(("claim_ns", "certified_ns", "expected"), [(50_123, 60_000, BELOW), (5_000, 3_000_000, "TIMING_TAMPERED")])
 def test_neither_floor_nor_times_of_a_hidden_workload_are_told(claim_ns: int, certified_ns: int, expected: str) -> None:
     """Nor amounts: each would tell the size."""
     decision = impossible([measured(claim_ns, certified_ns, hidden=True, workload_id="secret33")])
     assert decision is not None and decision[1] == expected
     assert not any(character.isdigit() for character in decision[2]) and "secret" not in decision[2]
-
-
-def test_a_side_stream_that_do_bench_does_not_see_is_told_to_be_joined() -> None:
-    """5 us claimed, 3 ms seen: tampered, and said so before the floor, with what an honest author has to do."""
-    decision = impossible([measured(5_000, 3_000_000)])
-    assert decision is not None and decision[1] == "TIMING_TAMPERED" and "stream" in decision[2]
 
 
 def test_a_host_that_sees_its_own_baseline_wrong_accuses_nobody() -> None:
@@ -179,7 +174,4 @@ def test_workloads_are_summed_up_by_the_geometric_mean() -> None:
     assert (found[0].ratio_low, found[0].ratio_high) == (pytest.approx(2.0 / 1.5), pytest.approx(3.0))
     assert overall([measured(None, 1, speedups=(one("eager", 1.0, spread=2.1),))]) == ()
     assert overall([measured(None, 1)]) == ()
-
-
-def test_the_median_of_an_even_count_lies_between() -> None:
-    assert (median(samples(40, 10, 20, 30)), median(samples(7))) == (25.0, 7.0)
+    assert (median(samples(40, 10, 20, 30)), median(samples(7))) == (25.0, 7.0)  # of an even count it lies between

@@ -36,14 +36,10 @@ def test_all_planned_trials_passed_is_accepted() -> None:
     assert fold(GOOD).verdict is Verdict.ACCEPTED
 
 
-@pytest.mark.parametrize("missing", range(2, 7))
+@pytest.mark.parametrize("missing", range(1, 7))  # first of all the plan
 def test_one_missing_fact_is_not_accepted(missing: int) -> None:
     report = fold(fact for index, fact in enumerate(GOOD) if index != missing)
     assert (report.verdict, report.reason) == (Verdict.RUNTIME_ERROR, "INCOMPLETE")
-
-
-def test_no_plan_is_not_accepted() -> None:
-    assert fold((BUILT, LOADED, trial("a"), FINISHED)).verdict is not Verdict.ACCEPTED
 
 
 @pytest.mark.parametrize("facts", [(), (BUILT,), (BUILT, PLAN, LOADED, trial("a")), GOOD[:-1]])
@@ -91,6 +87,8 @@ def test_a_crash_is_explained_by_how_the_box_ended(cause: str, signal: int | Non
     end = wire.RunEnd(cause=cause, signal=signal, exit_code=0)
     report = fold((*GOOD[:3], trial("a", TrialOutcome.CRASHED), FINISHED, end))
     assert (report.verdict, report.reason) == (verdict, reason)
+    several = folded([process(0), [*process(1)[:3], trial("a", TrialOutcome.CRASHED), FINISHED, end]])
+    assert (several.verdict, several.reason) == (verdict, reason)  # of several processes by the end of its own box
     assert (report.exit_code, report.signal) == ((0, signal) if cause in ("exited", "signalled") else (None, None))
 
 
@@ -121,12 +119,6 @@ def test_runs_are_counted_not_facts(fact_count: int, accepted: bool) -> None:
     assert ("all 28 runs" if accepted else "22 of 24") in report.summary
 
 
-def test_a_failed_trial_never_stands_for_runs_that_passed() -> None:
-    plan = wire.Plan(trials=(("a", TrialPhase.CERTIFY, 24),))
-    failed = trial("a", TrialOutcome.MISMATCHED, phase=TrialPhase.CERTIFY, run_count=24, mismatched_count=1, element_count=4)
-    assert fold((*GOOD[:-1], plan, failed, FINISHED)).verdict is Verdict.WRONG_ANSWER
-
-
 @pytest.mark.parametrize("outcome", [outcome for outcome in BuildOutcome if outcome is not BuildOutcome.BUILT])
 def test_a_build_that_failed_decides(outcome: BuildOutcome) -> None:
     report = fold((wire.Build(outcome=outcome, log="x"),))
@@ -153,36 +145,19 @@ def test_a_time_that_the_device_can_not_reach_is_disqualified() -> None:
     assert report.measurements == () and report.speedups == ()
 
 
-def test_a_wrong_kernel_is_wrong_before_it_is_too_fast() -> None:
-    """A kernel that computes nothing can be fast; a wrong answer says more than an impossible time."""
-    fast = timed(physical_floor_ns=1_000_000)
-    bad = trial("b", TrialOutcome.MISMATCHED, mismatched_count=1, element_count=4)
-    assert fold((*GOOD[:-1], fast, bad, FINISHED)).verdict is Verdict.WRONG_ANSWER
-
-
 def test_a_rejected_kernel_has_no_speedup() -> None:
+    """It is wrong before it is too fast: a kernel that computes nothing can be fast, and a wrong answer says more."""
     speedup = wire.Speedup(baseline="eager", ratio=150.0, ratio_low=149.0, ratio_high=151.0)
     measurement = timed(clock=wire.Clock.HOST, certified=wire.Samples(durations_ns=(1000,)), bound_ns=1000, speedups=(speedup,))
-    report = fold((*GOOD[:-1], measurement, trial("b", TrialOutcome.MISMATCHED), FINISHED))
-    assert report.speedups == () and report.measurements == ()
+    for fast in (measurement, timed(physical_floor_ns=1_000_000)):
+        report = fold((*GOOD[:-1], fast, trial("b", TrialOutcome.MISMATCHED), FINISHED))
+        assert (report.verdict, report.speedups, report.measurements) == (Verdict.WRONG_ANSWER, (), ())
     assert fold((*GOOD[:-1], measurement, FINISHED)).speedups[0].ratio == pytest.approx(150.0)
 
 
 def test_a_violation_is_disqualified() -> None:
     violation = wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="the runner answered a call that was never made")
     assert fold((BUILT, PLAN, LOADED, violation, FINISHED)).verdict is Verdict.DISQUALIFIED
-
-
-@pytest.mark.parametrize(
-    "outcome", [TrialOutcome.UNWRITTEN, TrialOutcome.MISMATCHED, TrialOutcome.NON_FINITE, TrialOutcome.RAISED, TrialOutcome.WRONG_SHAPE]
-)
-def test_the_sentence_does_not_tell_a_hidden_size(outcome: TrialOutcome) -> None:
-    """Counts and messages of a hidden workload would; the same sentence about a public one has them."""
-    counts = {"element_count": 7919, "unwritten_count": 7919, "mismatched_count": 7919, "nonfinite_count": 7919}
-    for hidden in (True, False):
-        bad = trial("w7919", outcome, hidden=hidden, message="length 7919", max_absolute_error=1.0, **counts)
-        summary = fold((*GOOD[:3], bad, FINISHED)).summary
-        assert ("7919" in summary) is not hidden
 
 
 # -- several processes, as in ranked mode ---------------------------------------------------------------------------------
@@ -265,11 +240,6 @@ def test_a_kernel_that_is_wrong_in_any_process_is_wrong(wrong: int, phase: Trial
     assert report.verdict is Verdict.WRONG_ANSWER and report.score is None and report.process_count == wrong + 1
 
 
-def test_a_process_that_dies_is_explained_by_the_end_of_its_own_box() -> None:
-    crashed = [*process(1)[:3], trial("a", TrialOutcome.CRASHED), FINISHED, wire.RunEnd(cause="memory_limit", signal=9)]
-    assert folded([process(0), crashed]).verdict is Verdict.MEMORY_LIMIT_EXCEEDED
-
-
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_fewer_processes_than_the_ranking_asks_for_are_our_fault(count: int) -> None:
     """The attempt is made again; without a ranking nobody asked for three."""
@@ -340,22 +310,14 @@ def test_no_other_score_is_for_practice(row: wire.Measurement) -> None:
     assert report.verdict is Verdict.ACCEPTED and report.score is None and "NOT_SCORED" in report.flags
 
 
-def test_other_modes_have_no_score() -> None:
+def test_one_process_is_enough_where_no_ranking_asks_for_more() -> None:
+    """In other modes there is no score, and its output is shown: in ranked mode not even the first one's. Facts from before there were
+    several processes do not say that there was one."""
     facts = [BUILT, *process(0)[1:]]
     report = fold(facts)
     assert report.verdict is Verdict.ACCEPTED and report.score is None and report.process_count == 1 and report.flags == ()
     assert report.measurements == (measurement(),) and report.summary == "Right on all 6 runs with fresh inputs, 1 workloads."
-
-
-def test_stored_facts_of_one_process_are_still_folded() -> None:
-    """Facts of ranked mode from before there were several processes do not say that there was one."""
-    facts = [BUILT, *process(0)[1:]]
+    assert report.output == "printed by 0" and folded(three()).output == ""
     assert fold(facts, Ranking(process_count=1)).score is not None
     with pytest.raises(IncompleteFacts):
         fold(facts, RANKING)
-
-
-def test_no_output_is_shown_in_ranked_mode() -> None:
-    """Nor of the first process. The control: the same facts in another mode."""
-    assert folded(three()).output == ""
-    assert fold([BUILT, *process(0)[1:]]).output == "printed by 0"

@@ -28,7 +28,7 @@ WHOLE = json.loads(CUDA.read_text())
 changed = partial(test_flashinfer.changed, WHOLE)
 
 
-def parsed(table: object) -> solution_file.Solution:
+def parsed(table: object) -> solution_file.SubmittedFiles:
     return solution_file.parse(Path("s.json"), json.dumps(table))
 
 

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from grader.cli.exits import GraderFailed
-from grader.cli.import_options import safe_isolations
 from grader.cli.main import app
+from grader.cli.options import safe_isolations
 from grader.errors import JudgeBroken
 from grader.formats import native
 from grader.isolation import BoxExit, BoxSpec, GpuAccess, Purpose
