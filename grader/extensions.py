@@ -24,6 +24,7 @@ from sandbox.protocol.modes import Mode
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from grader.cli.sources import SubmittedFiles
     from grader.config import Settings
     from grader.grading.attempt import Attempt, OpenRunBox
     from grader.model import NewSubmission, Problem, Report
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from sandbox.protocol import wire
 
 SERVER_PARTS, SUBMIT_POLICIES, FLEETS = "grader.server_parts", "grader.submit_policies", "grader.fleets"
-MODES, FORMATS, COMMANDS = "grader.modes", "grader.formats", "grader.commands"
+MODES, FORMATS, COMMANDS, SOLUTION_FILES = "grader.modes", "grader.formats", "grader.commands", "grader.solution_files"
 CORE_MODES = (Mode.TEST, Mode.BENCHMARK, Mode.RANKED)
 PACKAGE = "kernel-grader-extensions"
 HOW_TO_INSTALL = f"install {PACKAGE}: pip install ./grader_extensions in a clone"
@@ -171,6 +172,13 @@ class CommandLine(Protocol):
     def problem_check(self) -> ProblemCheck | None:
         """Return what checks the problems that are imported; None: the package checks none."""
         return None
+
+
+class SolutionReader(Protocol):
+    """Group `grader.solution_files`: a function that reads files of `grader-cli submit` which end as its entry point is named: `json`."""
+
+    def __call__(self, path: Path, text: str) -> SubmittedFiles:
+        """Return the sources in a file's text. UsageError, which names the file, the key and the remedy."""
 
 
 @runtime_checkable

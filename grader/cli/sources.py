@@ -9,16 +9,16 @@ import re
 import sys
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grader import extensions
 from grader.api.resource_names import PROBLEMS, resource_id
-from grader.cli import solution_file
 from grader.cli.exits import UsageError
-from grader.cli.solution_file import SubmittedFiles
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
 
 STDIN = Path("-")
+SOLUTION_SUFFIX = ".json"
 SOLUTION_LIMIT_BYTES = 4 * SOURCE_LIMIT_BYTES  # escapes take up to six bytes for one
 _DIRECTIVE = re.compile(r"^\s*(?://|#)\s*grader:\s*(?:\S+\s+)*?problem=(?P<problem>\S+)")
 _DIRECTIVE_LINES = 10
@@ -27,13 +27,28 @@ _COMPILED = ("#include", "__global__", 'extern "C"', "PYBIND11_MODULE", "TORCH_L
 _FILE_NAMES = {"python": "kernel.py", "cuda": "kernel.cu", "torch_extension": "kernel.cu"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedFiles:
+    """Source files with their problem. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
+
+    language, entry, notes: of a solution file; "" where nothing names them. notes: what the file asks for that is not used.
+    """
+
+    sources: tuple[SourceFile, ...]
+    problem_id: str
+    problem_dir: Path | None = None
+    language: str = ""
+    entry: str = ""
+    notes: tuple[str, ...] = ()
+
+
 def read(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
     """Read files and name their problem: the flag's, else the first file's directive's, else that of problem.toml next to it.
 
-    One file that ends in .json is a solution file, which holds the sources and names a definition.
+    One file that ends in .json is a solution file of an installed package: it holds the sources and names their problem.
     """
-    if any(path.suffix == solution_file.SUFFIX for path in files):
-        return _read_solution(files, problem)
+    if solution := next((path for path in files if path.suffix == SOLUTION_SUFFIX), None):
+        return _read_solution(solution, len(files), problem)
     sources = read_sources(files)
     mark = "#" if files[0].suffix == ".py" else "//"
     remedy = f", or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml next to it"
@@ -70,11 +85,14 @@ def _problem_in(directory: Path) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _read_solution(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
-    if len(files) > 1:
-        name = next(path.name for path in files if path.suffix == solution_file.SUFFIX)
-        raise UsageError(f"sources: {name} is taken for a solution file, which holds all its sources; submit it by itself, or leave it out")
-    solution = solution_file.parse(files[0], _content(files[0], limit_bytes=SOLUTION_LIMIT_BYTES))
+def _read_solution(path: Path, file_count: int, problem: str | None) -> SubmittedFiles:
+    if file_count > 1:
+        text = f"{path.name} is taken for a solution file, which holds all its sources; submit it by itself, or leave it out"
+        raise UsageError(f"sources: {text}")
+    parse: extensions.SolutionReader | None = extensions.part(extensions.SOLUTION_FILES, SOLUTION_SUFFIX[1:])
+    if parse is None:
+        raise UsageError(f"sources: {path.name} is no source file; for solution files {extensions.HOW_TO_INSTALL}")
+    solution = parse(path, _content(path, limit_bytes=SOLUTION_LIMIT_BYTES))
     _check_size(solution.sources)
     return replace(solution, problem_id=resource_id(PROBLEMS, problem), problem_dir=None) if problem else solution
 

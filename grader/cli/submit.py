@@ -23,7 +23,6 @@ from grader.cli.output import print_line, print_note
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.saved_files import open_directory, save_artifacts
 from grader.cli.session import ServerRequirement, Target, connect
-from grader.cli.solution_file import SubmittedFiles
 from grader.cli.submissions import print_submission, whole_name
 from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.isolations import AUTO
@@ -36,7 +35,7 @@ _SECONDS_LIMIT = 1e9
 AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # what a server raises that was waited for in vain
 
 
-def build_submission(files: SubmittedFiles, order: submission_pb2.Submission) -> submission_pb2.Submission:
+def build_submission(files: sources.SubmittedFiles, order: submission_pb2.Submission) -> submission_pb2.Submission:
     """The message that hands the files in. order: its other fields; language and entry are the files' where it has none."""
     message = submission_pb2.Submission(problem=f"problems/{files.problem_id}", language=files.language, entry=files.entry)
     message.sources.extend(submission_pb2.SourceFile(path=source.path, content=source.content) for source in files.sources)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from grader import extensions
 from grader.cli import sources
 from grader.cli.exits import UsageError
 from grader.model import SOURCE_LIMIT_BYTES
@@ -65,3 +66,9 @@ def test_the_flag_is_stronger_than_the_line_and_the_line_than_the_directory(tmp_
     write(tmp_path / "problem.toml", "name = \n")
     with pytest.raises(UsageError, match=r"problem: .*problem.toml can't be read"):
         sources.read([bare], None)
+
+
+def test_a_solution_file_needs_the_package_that_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "part", lambda group, name: None)
+    with pytest.raises(UsageError, match=r"solution\.json is no source file; .*kernel-grader-extensions"):
+        sources.read([write(tmp_path / "solution.json")], None)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from grader.cli import solution_file, sources
+from grader.cli import sources
 from grader.cli.exits import UsageError
 from grader.cli.submit import build_submission
 from grader.model import NewSubmission, SourceFile
 from grader.v1 import submission_pb2
-from grader_extensions.formats import flashinfer
+from grader_extensions.formats import flashinfer, solution_file
 from grader_extensions.formats.tests import test_flashinfer
 from sandbox.protocol import wire
 
@@ -28,7 +28,7 @@ WHOLE = json.loads(CUDA.read_text())
 changed = partial(test_flashinfer.changed, WHOLE)
 
 
-def parsed(table: object) -> solution_file.SubmittedFiles:
+def parsed(table: object) -> sources.SubmittedFiles:
     return solution_file.parse(Path("s.json"), json.dumps(table))
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from grader.cli.exits import UsageError
+from grader.cli.sources import SubmittedFiles
 from grader.model import SourceFile, problem_id_of
 
-SUFFIX = ".json"
 DEFINITION_LIMIT_BYTES = 4 << 20
 PYTHON = ("python", "pytorch", "triton", "tilelang", "cute_dsl", "cutile", "cudnn_frontend")
 COMPILED = ("cuda", "cpp", "cuda_cpp", "cutlass", "cudnn", "cublas")
@@ -24,21 +23,6 @@ _MODULE = re.compile(r"PYBIND11_MODULE|TORCH_LIBRARY|TORCH_EXTENSION_NAME")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _Kind = TypeVar("_Kind", str, list[Any], dict[str, Any])
 _KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedFiles:
-    """Source files with their problem. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
-
-    language, entry, notes: of a solution file; "" where nothing names them. notes: what the file asks for that is not used.
-    """
-
-    sources: tuple[SourceFile, ...]
-    problem_id: str
-    problem_dir: Path | None = None
-    language: str = ""
-    entry: str = ""
-    notes: tuple[str, ...] = ()
 
 
 def parse(path: Path, text: str) -> SubmittedFiles:
