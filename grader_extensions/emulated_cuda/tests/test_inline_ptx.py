@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader_extensions.emulated_cuda import asm_statement, inline_ptx
+from grader_extensions.emulated_cuda import inline_ptx
 from grader_extensions.emulated_cuda.emulation import Unsupported, translate
 from grader_extensions.emulated_cuda.inline_ptx import (
     Address,
@@ -103,7 +103,7 @@ def test_what_is_not_ptx_is_named(template: str, words: str) -> None:
 def test_a_statement_is_read_with_its_operands() -> None:
     """Concatenated strings, a raw one, names, comments, commas and colons inside expressions."""
     code = b'asm volatile("a;\\n\\t" /* x */ R"(b;)" : [out] "=r"(s[i, j]), "+f"(ok ? x : y) : "n"(sizeof(T)) : "memory");'
-    read = asm_statement.read(code, 0, 3)
+    read = inline_ptx.read_statement(code, 0, 3)
     assert (read.template, read.end) == ("a;\n\tb;", len(code) - 1)
     assert [(one.name, one.constraint, one.expression) for one in (*read.outputs, *read.inputs)] == [
         ("out", "=r", "(s[i, j])"),
@@ -115,10 +115,10 @@ def test_a_statement_is_read_with_its_operands() -> None:
 def test_a_macro_that_is_one_string_may_stand_in_a_template() -> None:
     """What it is defined as twice is not known before the preprocessor runs."""
     once = b'#define HINT ".L2::128B"\nasm("ld.global" HINT ".u32 %0, [%1];" : "=r"(a) : "l"(p));'
-    assert asm_statement.read(once, once.index(b"asm"), once.index(b"asm") + 3).template == "ld.global.L2::128B.u32 %0, [%1];"
+    assert inline_ptx.read_statement(once, once.index(b"asm"), once.index(b"asm") + 3).template == "ld.global.L2::128B.u32 %0, [%1];"
     twice = b'#define HINT ""\n' + once
-    with pytest.raises(asm_statement.AsmSyntaxError, match="holds 'HINT'"):
-        asm_statement.read(twice, twice.index(b"asm"), twice.index(b"asm") + 3)
+    with pytest.raises(inline_ptx.AsmSyntaxError, match="holds 'HINT'"):
+        inline_ptx.read_statement(twice, twice.index(b"asm"), twice.index(b"asm") + 3)
 
 
 def test_outputs_are_assigned_last_and_inputs_are_copied_first() -> None:
