@@ -27,7 +27,7 @@ def table(access_counts: report_pb2.AccessCounts, *, row_limit: int) -> CountTab
     if not access_counts.lines:
         return None
     left_out = ", without some of their accesses, which were too many" if access_counts.partial else ""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             f"{line.path}:{line.line}",
             _access(line).replace("_", " "),

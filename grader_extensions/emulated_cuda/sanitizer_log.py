@@ -49,7 +49,7 @@ def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
     records: dict[int, dict[str, Any]] = {}
     for read in _read_lines(log):
         with suppress(ValueError, TypeError, KeyError):  # a line of another shape is no finding
-            record = {
+            record: dict[str, Any] = {
                 "kind": SanitizerKind(read["kind"]),
                 "severity": SanitizerSeverity(read["severity"]),
                 "message": _text(read["message"], MESSAGE_LIMIT),
