@@ -9,7 +9,7 @@ PIECE = re.compile(
     |(?P<string>"(?:[^"\\]|\\.)*")
     |(?P<character>'(?:[^'\\\n]|\\.)*')
     |(?P<directive>^[ \t]*\#[ \t]*\w+)
-    |(?P<space>(?://[^\n]*|/\*.*?\*/|\\\r?\n|\s)+?)
+    |(?P<space>//[^\n]*|/\*.*?\*/|\\\r?\n|\s)
     |(?P<opening>[(\[{])
     |(?P<closing>[)\]}])
     |(?P<word>\w+)
@@ -446,4 +446,4 @@ def _immediate(text: str) -> Immediate:
     if "." in text:
         return Immediate(text, 64)
     digits = text.rstrip("U")
-    return Immediate(f"{int(digits, 0) if digits[0] != '0' or digits[1:2] in set('xXbB') or digits == '0' else int(digits, 8)}")
+    return Immediate(f"{int(digits, 8 if digits[0] == '0' and digits.isdigit() else 0)}")
