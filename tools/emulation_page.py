@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader_extensions.emulated_cuda import asm_statement, emulation, emulation_limits, ptx_emitters, ptx_instructions
+from grader_extensions.emulated_cuda import emulation, emulation_limits, inline_ptx, ptx_emitters, ptx_instructions
 from grader_extensions.emulated_cuda.ptx_instructions import NARROW, RULES, SPECIAL, TYPES
 from grader_extensions.emulated_cuda.ptx_translation import EMITTERS
 from tools.page import ROOT, table_lines
@@ -142,7 +142,7 @@ def _unshown(table: list[Refusal]) -> Iterator[str]:
     shown = {refusal.message for refusal in table}
     limits = vars(emulation_limits).items()
     sentences = [value for name, value in limits if name.isupper() and name != "ELSEWHERE" and isinstance(value, str) and " " in value]
-    yield from ({*sentences, asm_statement.CONDITIONAL, ptx_emitters.BLOCK_SCALED, ptx_emitters.VOLTA} - shown)
+    yield from ({*sentences, inline_ptx.CONDITIONAL, ptx_emitters.BLOCK_SCALED, ptx_emitters.VOLTA} - shown)
     prefixes = dict.fromkeys((*emulation_limits.LIBRARIES, *emulation_limits.CUTLASS, *emulation_limits.WITHOUT_YIELD), "")
     for name, sentence in {**emulation_limits.FEATURES, **emulation_limits.HEADERS, **ptx_instructions.REFUSED, **prefixes}.items():
         word = re.compile(rf"(?<![\w.]){re.escape(name)}" + (r"(?!\w)" if name[-1].isalnum() else ""))

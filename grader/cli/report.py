@@ -253,14 +253,14 @@ def render_profile(profile: report_pb2.Profile, submission_id: str) -> Iterator[
         rows.append((tool.name, outcome, plain(one_line(tool.detail, most_chars=_DETAIL_CHARS))))
     yield text_table(("tool", "", ""), rows, title="Profile")
     yield from _section(_findings(profile.findings))
-    for counts in access_counts.tables(profile.access_counts, row_limit=_LINES_SHOWN):
+    if counts := access_counts.table(profile.access_counts, row_limit=_LINES_SHOWN):
         yield from _section([plain(counts.title, "italic")])  # not the table's own title: it may be wider than the table
-        headings = [heading.lower() for heading in counts.headings]
-        table = text_table(headings, counts.rows, right=headings[counts.text_columns :])
+        headings = [heading.lower() for heading in access_counts.HEADINGS]
+        table = text_table(headings, counts.rows, right=headings[access_counts.TEXT_COLUMNS :])
         if counts.cut_rows:
             table.add_row(f"and {counts.cut_rows} more; --json has them all")
         yield table
-        yield plain(counts.note, "dim")
+        yield plain(access_counts.NOTE, "dim")
     if profile.kernels:
         yield from _section([plain(f"compiled for {one_line(profile.architecture)}:", "dim"), *render_kernels(profile.kernels)])
     if profile.launches:

@@ -299,28 +299,16 @@ class Profile(_message.Message):
     def __init__(self, tools: _Optional[_Iterable[_Union[ProfileTool, _Mapping]]] = ..., workload_id: _Optional[str] = ..., architecture: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., launches: _Optional[_Iterable[_Union[KernelLaunch, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., findings: _Optional[_Iterable[_Union[SanitizerFinding, _Mapping]]] = ..., access_counts: _Optional[_Union[AccessCounts, _Mapping]] = ...) -> None: ...
 
 class AccessCounts(_message.Message):
-    __slots__ = ("lines", "counted_blocks", "blocks", "partial", "flops")
+    __slots__ = ("lines", "counted_blocks", "blocks", "partial")
     LINES_FIELD_NUMBER: _ClassVar[int]
     COUNTED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
-    FLOPS_FIELD_NUMBER: _ClassVar[int]
     lines: _containers.RepeatedCompositeFieldContainer[LineCounts]
     counted_blocks: int
     blocks: int
     partial: bool
-    flops: _containers.RepeatedCompositeFieldContainer[LineFlops]
-    def __init__(self, lines: _Optional[_Iterable[_Union[LineCounts, _Mapping]]] = ..., counted_blocks: _Optional[int] = ..., blocks: _Optional[int] = ..., partial: _Optional[bool] = ..., flops: _Optional[_Iterable[_Union[LineFlops, _Mapping]]] = ...) -> None: ...
-
-class LineFlops(_message.Message):
-    __slots__ = ("path", "line", "flops")
-    PATH_FIELD_NUMBER: _ClassVar[int]
-    LINE_FIELD_NUMBER: _ClassVar[int]
-    FLOPS_FIELD_NUMBER: _ClassVar[int]
-    path: str
-    line: int
-    flops: int
-    def __init__(self, path: _Optional[str] = ..., line: _Optional[int] = ..., flops: _Optional[int] = ...) -> None: ...
+    def __init__(self, lines: _Optional[_Iterable[_Union[LineCounts, _Mapping]]] = ..., counted_blocks: _Optional[int] = ..., blocks: _Optional[int] = ..., partial: _Optional[bool] = ...) -> None: ...
 
 class LineCounts(_message.Message):
     __slots__ = ("path", "line", "access", "requests", "transactions", "least_transactions", "active_lanes", "requested_bytes")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -25,12 +26,13 @@ from grader_extensions.emulated_cuda.uniform_names import (
     declared_names,
     file_allows,
     holds_barrier,
-    identifier_places,
+    identifiers,
     is_barrier,
     names_in,
     parameter_nodes,
     read_file,
     takes_values,
+    text_of,
 )
 from sandbox.compilers.cuda_tokens import Token, descendants
 
@@ -103,7 +105,7 @@ class SharedNames:
                 return ((name if name is not None and (name in self._shared or name in self._pointers) else ANYTHING, True),)
             return () if takes_values(function, self._harmless) else ((ANYTHING, True),)
         if node.type == "identifier":
-            name = (node.text or b"").decode()
+            name = text_of(node)
             plain = name in self._shared or name in self._variables
             return ((name, _is_written(_outermost(node))),) if plain else ()
         if node.type == "subscript_expression" and not _is_base(node):
@@ -130,14 +132,11 @@ def _pointer_parameters(kernel: Node) -> tuple[set[str], set[str]]:
     pointers, read_only = set[str](), set[str]()
     for parameter in parameter_nodes(kernel):
         inner = parameter.child_by_field_name("declarator")
-        if inner is None or inner.type != "pointer_declarator":
-            continue
-        deeper = inner.child_by_field_name("declarator")
-        names = [name for name in descendants(inner) if name.type == "identifier"]
-        if deeper is not None and deeper.type == "identifier" and names:
-            pointers.add((names[0].text or b"").decode())
+        name = inner.child_by_field_name("declarator") if inner is not None and inner.type == "pointer_declarator" else None
+        if name is not None and name.type == "identifier":
+            pointers.add(text_of(name))
             if any(child.type == "type_qualifier" and child.text == b"const" for child in parameter.children):
-                read_only.add((names[0].text or b"").decode())
+                read_only.add(text_of(name))
     return pointers, read_only
 
 
@@ -146,7 +145,7 @@ def _base(node: Node) -> str | None:
     at: Node | None = node
     while at is not None:
         if at.type == "identifier":
-            return (at.text or b"").decode()
+            return text_of(at)
         if at.type in ("subscript_expression", "field_expression", "pointer_expression"):
             at = at.child_by_field_name("argument")
         elif at.type in ("parenthesized_expression", "cast_expression"):
@@ -189,11 +188,7 @@ def _is_written(node: Node) -> bool:
 def _is_read_too(node: Node) -> bool:
     """Return whether the memory written is read first, as by `+=`."""
     above = _outermost(node).parent
-    return (
-        above is None
-        or above.type != "assignment_expression"
-        or any(child.type.endswith("=") and child.type != "=" for child in above.children)
-    )
+    return above is None or above.type != "assignment_expression" or not any(child.type == "=" for child in above.children)
 
 
 def insertions(code: bytes, tokens: list[Token], path: str, edited: Edited) -> Iterator[tuple[int, str]]:
@@ -266,7 +261,9 @@ class _SecondBody:
         self._body, self._path, self._edited = body, path, edited
         self._uniform = UniformNames(kernel, body, file)
         self._shared = SharedNames(kernel, body, file)
-        self._places = identifier_places(body)
+        self._places = defaultdict[str, list[int]](list)  # where each identifier stands, in order
+        for identifier in identifiers(body):
+            self._places[text_of(identifier)].append(identifier.start_byte)
         self._scopes: list[_LoopScope] = []
         self._number = self._loop_depth = 0
         returns = [node for node in descendants(body) if node.type == "return_statement"]
@@ -310,12 +307,8 @@ class _SecondBody:
         if node.type in _OUTER or holds_barrier(node):
             return True
         if node.type == "declaration":
-            words = {child.text for child in node.children}
-            return (
-                self._uniform.declares(node)
-                or not words.isdisjoint({b"__shared__", b"constexpr", b"extern"})
-                or any(inner.type == "__shared__" for inner in descendants(node))
-            )
+            of_block = any(inner.type == "__shared__" for inner in descendants(node))
+            return of_block or self._uniform.declares(node) or any(child.text in (b"constexpr", b"extern") for child in node.children)
         return self._uniform.changes(node)
 
     def _outer(self, node: Node) -> _Interval:
@@ -402,11 +395,9 @@ class _SecondBody:
 
     def _is_used_elsewhere(self, node: Node, scope: Node, begin: int, end: int) -> bool:
         """Return whether a later loop needs the names of this declaration."""
-        for declared in declared_names(node):
-            places = self._places.get(declared.name, [])
-            before = bisect_left(places, begin) - bisect_left(places, scope.start_byte)
-            behind = bisect_left(places, scope.end_byte) - bisect_left(places, end)
-            if before + behind:
+        for places in (self._places[declared.name] for declared in declared_names(node)):
+            at = [bisect_left(places, byte) for byte in (scope.start_byte, begin, end, scope.end_byte)]
+            if at[0] < at[1] or at[2] < at[3]:
                 return True
         return False
 
@@ -445,9 +436,8 @@ class _SecondBody:
             return f"{declared.name} = {kind}{value};"
         return f"{declared.name} = {value};"
 
-    def _text(self, begin: int, end: int, replaced: list[tuple[int, int, str]] | None = None) -> str:
-        inside = [edit for edit in replaced or [] if begin <= edit[0] < end]
-        return self._edited(begin, end, inside)
+    def _text(self, begin: int, end: int, replaced: Iterable[tuple[int, int, str]] = ()) -> str:
+        return self._edited(begin, end, [edit for edit in replaced if begin <= edit[0] < end])
 
     def _line(self, node: Node) -> str:
         # 3: as in a system header, g++ gives no warnings; it has given those of the first body.

@@ -28,23 +28,14 @@ from types import SimpleNamespace
 from typing import Any
 
 LIBDEVICE_MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
-# As NumPy calls them; "" where libdevice's name is the same.
+# Functions that NumPy has under the same name, and those that it has under another.
 _SAME = """
     floor ceil trunc exp2 sqrt rint copysign nextafter sin cos tan log2 exp cosh sinh tanh log log10 log1p expm1 hypot cbrt fmod isnan isinf
-    signbit fabs
+    signbit fabs abs
 """
 _OTHERS = {
-    "abs": "abs",
-    "acos": "arccos",
-    "asin": "arcsin",
-    "atan": "arctan",
-    "acosh": "arccosh",
-    "asinh": "arcsinh",
-    "atanh": "arctanh",
-    "atan2": "arctan2",
-    "pow": "power",
-    "fast_powf": "power",
-    "nearbyint": "rint",
+    **{f"a{name}": f"arc{name}" for name in ("cos", "sin", "tan", "cosh", "sinh", "tanh", "tan2")},
+    **{"pow": "power", "fast_powf": "power", "nearbyint": "rint"},
     **{f"fast_{name}f": name for name in ("sin", "cos", "tan", "log", "log2", "log10", "exp", "tanh")},
 }
 WARP_SIZE = 32
@@ -78,8 +69,7 @@ def _functions(np: Any) -> dict[str, Callable[..., Any]]:
         **{name: getattr(np, numpy_name) for name, numpy_name in _OTHERS.items()},
         **{name: one_by_one(getattr(math, name)) for name in ("erf", "erfc", "lgamma")},
         "tgamma": one_by_one(math.gamma),
-        "exp10": lambda values: np.power(10.0, values),
-        "fast_exp10f": lambda values: np.power(10.0, values),
+        **dict.fromkeys(("exp10", "fast_exp10f"), lambda values: np.power(10.0, values)),
         "rsqrt": lambda values: 1.0 / np.sqrt(values),
         "rcbrt": lambda values: 1.0 / np.cbrt(values),
         "normcdf": one_by_one(lambda value: 0.5 * math.erfc(-value / math.sqrt(2.0))),
@@ -98,19 +88,17 @@ def _on_tensors(name: str, function: Callable[..., Any], np: Any, tl: Any, handl
     def call(*arguments: Any, **named: Any) -> Any:
         tensors = [argument for argument in arguments if isinstance(argument, tl.tensor)]
         scalar = tensors[0].dtype
-        if any(argument.dtype not in (tl.float32, tl.float64, tl.int32) for argument in tensors) or scalar is tl.int32:
-            raise ValueError(
-                f"libdevice.{name} takes float32 and float64, and is given {', '.join(str(argument.dtype) for argument in tensors)}"
-            )
+        types = [argument.dtype for argument in tensors]
+        if any(dtype not in (tl.float32, tl.float64, tl.int32) for dtype in types) or scalar is tl.int32:
+            raise ValueError(f"libdevice.{name} takes float32 and float64, and is given {', '.join(map(str, types))}")
         values = [np.asarray(argument.handle.data if isinstance(argument, tl.tensor) else argument, np.float64) for argument in arguments]
         with np.errstate(all="ignore"):
             result = np.asarray(function(*values))
         result_type = tl.int32 if result.dtype == np.bool_ else scalar
         data = result.astype({tl.int32: np.int32, tl.float32: np.float32, tl.float64: np.float64}[result_type])
         shape = [int(size) for size in data.shape] if any(argument.type.is_block() for argument in tensors) else []
-        return tl.tensor(
-            handle(data, result_type), tl.block_type(result_type, shape) if shape else result_type
-        )  # a number is an array of one
+        # A number is an array of one.
+        return tl.tensor(handle(data, result_type), tl.block_type(result_type, shape) if shape else result_type)
 
     return call
 

@@ -107,20 +107,19 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     unreached = calls.unreached_bodies(code)
     left_out = [*unreached, *replaced_where_undefined(code, emulation_limits.ARCHITECTURE_MACRO)]
     tokens = [token for token in every_token if not any(start <= token.start < end for start, end in left_out)]
-    emulation_limits.check(tokens, path, device=device, defined=calls.defined)
+    emulation_limits.check(tokens, path, defined=calls.defined)
     edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path, code), *_entries(tokens, path, code), *_launch_api(tokens)]
     if device:
         edits += _waits(tokens)
     edits += [Edit(start, 1, end, b"{ __builtin_trap(); " + b"\n" * code.count(b"\n", start, end) + b"}") for start, end in unreached]
     headers: set[str] = set()
-    if path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)) and any(token.text in ASM for token in tokens):
-        # The edits with those of asm statements, which replace all others inside them; `headers` gets what their text needs.
-        statements = [token for token in tokens if token.text in ASM]
-        places = [ptx_translation.asm_replacement(code, token, path, headers, host=not device) for token in statements]
-        replacements = [Edit(start, 1, end, text_of_asm) for start, end, text_of_asm in filter(None, places)]
-        inside = [(edit.start, edit.end) for edit in replacements]
-        edits = [*(edit for edit in edits if not any(start <= edit.start < end for start, end in inside)), *replacements]
-    if sanitize and path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES)):
+    may_be_device = path.endswith((*DEVICE_SUFFIXES, *HEADER_SUFFIXES))
+    # Asm statements replace all other edits inside them; `headers` gets what their text needs.
+    statements = [token for token in tokens if may_be_device and token.text in ASM]
+    places = [ptx_translation.asm_replacement(code, token, path, headers, host=not device) for token in statements]
+    replacements = [Edit(start, 1, end, text_of_asm) for start, end, text_of_asm in filter(None, places)]
+    edits = [edit for edit in edits if not any(asm.start <= edit.start < asm.end for asm in replacements)] + replacements
+    if sanitize and may_be_device:
         marks = local_variable_marks(code)
         edits += [_insert(at, text, 1) for at, text in marks if not any(start <= at < end for start, end in unreached)]
     elif device:
@@ -285,7 +284,7 @@ def _launch_api(tokens: list[Token]) -> Iterator[Edit]:
 def _shared(tokens: list[Token], path: str, code: bytes) -> Iterator[Edit]:
     places = (index for index, token in enumerate(tokens) if token.text == "__shared__")
     for number, index in enumerate(places, start=1):
-        yield from _shared_declaration(tokens, index, f"{number}", path, code)
+        yield from _shared_declaration(tokens, index, number, path, code)
 
 
 def _declaration_bounds(tokens: list[Token], index: int) -> tuple[int, int] | None:
@@ -301,7 +300,7 @@ def _declaration_bounds(tokens: list[Token], index: int) -> tuple[int, int] | No
     return (first, at) if at < len(tokens) else None
 
 
-def _shared_declaration(tokens: list[Token], index: int, number: str, path: str, code: bytes) -> Iterator[Edit]:
+def _shared_declaration(tokens: list[Token], index: int, number: int, path: str, code: bytes) -> Iterator[Edit]:
     bounds = _declaration_bounds(tokens, index)
     if bounds is None:
         return
@@ -322,10 +321,16 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str,
     if not names:
         raise Unsupported(path, tokens[index].line, emulation_limits.ODD_SHARED)
     dynamic = any(token.text == "extern" for token in tokens[first : index + 2])
+    match = ALIGNMENT.search(code, tokens[first].start, tokens[last].start)
+    alignment = f", {int(match[1])}" if match and int(match[1]) > 16 else ""  # beyond the usual 16 bytes
     if not tokens[index].in_function and not tokens[index].in_macro:
         if not dynamic:
             raise Unsupported(path, tokens[index].line, emulation_limits.GLOBAL_SHARED)
-        yield from _dynamic_at_file_scope(tokens, first, last, names[0], path, _alignment(code, tokens[first], tokens[last]))
+        # Outside a function there is no block to ask: the name becomes a macro that asks where it is used.
+        words = [token.text for token in tokens[first:last] if token.text not in ("__shared__", "static", "extern")]
+        kind, name = " ".join(words[: words.index(names[0].text)]), names[0].text
+        macro = f'\n#define {name} (::emu::emu_dynamic_shared<{kind}[]{alignment}>())\n#line {tokens[last].line} "{path}"\n'
+        yield Edit(tokens[first].start, 1, tokens[last].end, macro.encode())
         return
     yield from (_replace(token, "") for token in tokens[first:last] if token.text in ("__shared__", "static", "extern"))
     joined = ", ".join(name.text for name in names)
@@ -333,33 +338,12 @@ def _shared_declaration(tokens: list[Token], index: int, number: str, path: str,
         yield _insert(tokens[first].start, f"struct emu_shared_{number} {{ ")
         yield _replace(tokens[last], f"; }}; EMU_SHARED(emu_shared_{number}, {joined});")
         return
-    yield from _without_alignment(tokens, first, last)
-    yield _insert(tokens[first].start, "typedef ")
-    yield _replace(names[0], f"emu_dynamic_{number}")
-    alignment = _alignment(code, tokens[first], tokens[last])
-    yield _replace(tokens[last], f"; auto& {names[0].text} = ::emu::emu_dynamic_shared<emu_dynamic_{number}{alignment}>();")
-
-
-def _alignment(code: bytes, first: Token, last: Token) -> str:
-    """Return a declaration's alignment beyond the usual 16 bytes, as a further template argument."""
-    match = ALIGNMENT.search(code, first.start, last.start)
-    return f", {int(match[1])}" if match and int(match[1]) > 16 else ""
-
-
-def _without_alignment(tokens: list[Token], first: int, last: int) -> Iterator[Edit]:
-    """A typedef takes no alignas; the alignment goes to the memory itself."""
-    for at in range(first, last):
+    for at in range(first, last):  # a typedef takes no alignas; the alignment goes to the memory itself
         if tokens[at].text in ("alignas", "__align__") and tokens[at + 1].text == "(":
             yield Edit(tokens[at].start, 1, tokens[_matching(tokens, at + 1)].end, b"")
-
-
-def _dynamic_at_file_scope(tokens: list[Token], first: int, last: int, name: Token, path: str, alignment: str) -> Iterator[Edit]:
-    """Outside a function there is no block to ask: the name becomes a macro that asks where it is used."""
-    line = tokens[last].line
-    words = [t.text for t in tokens[first:last] if t.text not in ("__shared__", "static", "extern")]
-    kind = " ".join(words[: words.index(name.text)])
-    macro = f'\n#define {name.text} (::emu::emu_dynamic_shared<{kind}[]{alignment}>())\n#line {line} "{path}"\n'
-    yield Edit(tokens[first].start, 1, tokens[last].end, macro.encode())
+    yield _insert(tokens[first].start, "typedef ")
+    yield _replace(names[0], f"emu_dynamic_{number}")
+    yield _replace(tokens[last], f"; auto& {names[0].text} = ::emu::emu_dynamic_shared<emu_dynamic_{number}{alignment}>();")
 
 
 def local_variable_marks(code: bytes) -> Iterator[tuple[int, str]]:

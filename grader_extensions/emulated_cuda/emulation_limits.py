@@ -11,6 +11,7 @@ import difflib
 import os
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -45,12 +46,9 @@ WITHOUT_YIELD = ("cuda/latch", "cuda/semaphore", "cuda/std/latch", "cuda/std/sem
 CUTLASS = ("cute/", "cutlass/")
 _ERROR = re.compile(r"^[^:\n]+:\d+:\d+: (?:fatal )?error: (?P<message>.*)$", re.MULTILINE)
 _QUOTED = r"[‘'](?P<name>\w+)[’']"
-_UNKNOWN = (
-    re.compile(rf"{_QUOTED} was not declared in this scope"),
-    re.compile(rf"{_QUOTED} does not name a type"),
-    re.compile(rf"{_QUOTED} has not been declared"),
-    re.compile(rf"{_QUOTED} is not a member of [‘'](?:cuda|cub|thrust|cooperative_groups|nvcuda)\b"),
-    re.compile(rf"there are no arguments to {_QUOTED} that depend on a template parameter"),
+_UNKNOWN = re.compile(
+    rf"(?:there are no arguments to )?{_QUOTED} (?:was not declared in this scope|does not name a type|has not been declared"
+    r"|(?P<member>is not a member of) [‘'](?:cuda|cub|thrust|cooperative_groups|nvcuda)\b|that depend on a template parameter)"
 )
 _CUDA_NAME = re.compile(r"cuda[A-Z]\w*|curand\w+|cu[A-Z]\w*|CU[A-Z_]\w*|CUDA_\w+|__[a-z]\w*")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -93,38 +91,23 @@ HEADERS = {
 }
 # What `texture<...>` is a reference of; a template of the user's own may have that name.
 _TEXEL = re.compile(r"float|unsigned|int|short|char|(?:float|u?int|u?short|u?char)[124]")
-LIBRARIES = (
-    "ATen/cuda/CUDABlas",
-    "ATen/native/cuda/",
-    "ATen/cuda/cub",
-)
+LIBRARIES = ("ATen/cuda/CUDABlas", "ATen/native/cuda/", "ATen/cuda/cub")
 _LIBRARY = re.compile("|".join(HOST_LIBRARIES))
 _BYTE_WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 @cache
-def toolkit() -> Path | None:
-    """The toolkit's directory: CUDA_HOME, where nvcc on the PATH lies, or the usual place; None where there is none."""
-    nvcc = shutil.which("nvcc")
-    candidates = [os.environ.get("CUDA_HOME"), Path(nvcc).parent.parent if nvcc else None, "/usr/local/cuda"]
-    return next((Path(candidate) for candidate in candidates if candidate and _open_headers(Path(candidate)) is not None), None)
-
-
-@cache
 def open_headers() -> Path | None:
-    """The directory that holds `cuda/std` and `thrust`; None where no toolkit is installed."""
-    directory = toolkit()
-    return None if directory is None else _open_headers(directory)
+    """The toolkit's directory that holds `cuda/std` and `thrust`: of CUDA_HOME, where nvcc on the PATH lies, or the usual place."""
+    nvcc = shutil.which("nvcc")
+    roots = [os.environ.get("CUDA_HOME"), Path(nvcc).parent.parent if nvcc else None, "/usr/local/cuda"]
+    return next((Path(root, part) for root in roots if root for part in OPEN if Path(root, part, MARK).is_file()), None)
 
 
 def toolkit_has(name: str) -> bool:
     """Return whether the toolkit has a header of this name, open or not."""
-    root = toolkit()
-    return root is not None and any((root / directory / name).is_file() for directory in OPEN)
-
-
-def _open_headers(directory: Path) -> Path | None:
-    return next((directory / part for part in OPEN if (directory / part / MARK).is_file()), None)
+    directory = open_headers()
+    return directory is not None and any((place / name).is_file() for place in (directory, directory.parent))
 
 
 def library_call(name: str) -> str | None:
@@ -160,16 +143,12 @@ def unknown_name(log: str, texts: str) -> str | None:
     A slip in a name that the source itself declares stays an error, whatever the name begins with. texts: all sources.
     """
     first = _ERROR.search(log)
-    unknown = None if first is None else next((match for pattern in _UNKNOWN if (match := pattern.search(first["message"]))), None)
-    if unknown is None:
+    unknown = None if first is None else _UNKNOWN.search(first["message"])
+    if unknown is None or not (unknown["member"] or _CUDA_NAME.fullmatch(unknown["name"])):
         return None
-    name, member = unknown["name"], "is not a member of" in unknown[0]
-    if not member and not _CUDA_NAME.fullmatch(name):
-        return None
+    name = unknown["name"]
     declared = {word for word in set(_WORD.findall(texts)) - {name} if _declares(texts, word)}
-    if difflib.get_close_matches(name, declared, n=1, cutoff=CLOSE):
-        return None
-    return f"the emulated device has no {name}; {ELSEWHERE}"
+    return None if difflib.get_close_matches(name, declared, n=1, cutoff=CLOSE) else f"the emulated device has no {name}; {ELSEWHERE}"
 
 
 def _declares(texts: str, name: str) -> bool:
@@ -179,11 +158,11 @@ def _declares(texts: str, name: str) -> bool:
     return re.search(rf"(?:#\s*define\s+|(?<!return)(?<![=(,;{{}}])[\w>*&]\s*[\s*&]){name}\s*[({{\[;=,)<:]", texts) is not None
 
 
-def check(tokens: list[Token], path: str, *, device: bool, defined: Collection[str] = ()) -> None:
+def check(tokens: list[Token], path: str, *, defined: Collection[str] = ()) -> None:
     """Raise Unsupported for the first thing in the file that the emulated device does not cover. defined: the sources' own functions."""
     for index, token in enumerate(tokens):
-        following = [t.text for t in tokens[index + 1 : index + 5]]
-        sentence = _objection(token, following, device=device, defined=defined)
+        following = [t.text for t in tokens[index + 1 : index + 3]]
+        sentence = _objection(token, following, defined=defined)
         if sentence is not None:
             raise Unsupported(path, token.line, sentence)
 
@@ -194,16 +173,14 @@ def check_conditionals(code: bytes, path: str) -> None:
         raise Unsupported(path, line, ARCHITECTURE)
 
 
-def _objection(token: Token, following: list[str], *, device: bool, defined: Collection[str]) -> str | None:
+def _objection(token: Token, following: list[str], *, defined: Collection[str]) -> str | None:
     if token.include is not None:
         name = token.include
         if name in HEADERS:
             return HEADERS[name]
-        missing = missing_header(name)
-        if missing is not None:
-            return missing
-        library = next((prefix for prefix in LIBRARIES if name.startswith(prefix)), None)
-        return None if library is None else f"the emulated device has no {name}: that library runs on GPUs only; {ELSEWHERE}"
+        if name.startswith(LIBRARIES):
+            return f"the emulated device has no {name}: that library runs on GPUs only; {ELSEWHERE}"
+        return missing_header(name)
     if token.text in FEATURES:
         return FEATURES[token.text]
     if token.text == "texture" and following[:1] == ["<"] and _TEXEL.fullmatch("".join(following[1:2])) is not None:
@@ -249,22 +226,18 @@ def library_calls(sources: Iterable[str], entry: str) -> LibraryCalls:
     codes = [source.encode() for source in sources]
     if not any(_LIBRARY.search(code.decode(errors="surrogateescape")) for code in codes):
         return LibraryCalls()
-    functions: list[_Function] = []
     outside: set[str] = set()
     macros: set[str] = set()
+    bodies = defaultdict[str, set[str]](set)
     for code in codes:
         root = readable_tree(code)
-        functions += _functions(root)
         outside |= _names(_outside_functions(root))
-        macros |= set(defined_macros(code))
-    bodies: dict[str, set[str]] = {}
-    for function in functions:
-        bodies.setdefault(function.name, set()).update(function.names)
-    defined = frozenset({*bodies, *macros} - {""})
+        macros.update(defined_macros(code))
+        for function in _functions(root):
+            bodies[function.name] |= function.names
     has_entry = any(entry in names for names in (outside, *bodies.values()))
-    return LibraryCalls(
-        defined=defined, unreached=frozenset(bodies) - _reached(bodies, {*outside, entry}) - {""} if has_entry else frozenset()
-    )
+    unreached = bodies.keys() - _reached(bodies, {*outside, entry}) - {""} if has_entry else ()
+    return LibraryCalls(defined=frozenset({*bodies, *macros} - {""}), unreached=frozenset(unreached))
 
 
 def _reached(bodies: Mapping[str, set[str]], outside: set[str]) -> set[str]:

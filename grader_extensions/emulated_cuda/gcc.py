@@ -50,13 +50,10 @@ def sanitizer_flags() -> list[str]:
         *("-O1", "-fno-tree-sra", "-g1"),
         # One access for each that is written: not four in a vector, nor one of a loop before it, where the loop may not come to it.
         *("-fno-tree-vectorize", "-fno-peel-loops", "-fno-tree-loop-im"),
-        # Arithmetic keeps its own line, and does not become a part of what uses its result.
-        "-fno-tree-ter",
         # A helper inlined into the kernel leaves the kernel's own line next to it; templates are not declared inline.
         "-finline-small-functions",
         *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
         "-fsanitize=alignment,bounds",
-        "-fsanitize-coverage=trace-pc",
         "-Wno-tsan",
     ]
 

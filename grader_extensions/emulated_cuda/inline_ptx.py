@@ -1,9 +1,29 @@
-"""Reads the template of an asm statement, which is PTX, into a tree.  Knows the grammar (PTX ISA, chapter 4) and no instruction."""
+"""Reads an asm statement of CUDA C++ and its template, which is PTX, into a tree. Knows the grammar (PTX ISA, chapter 4) only."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+PIECE = re.compile(
+    rb"""(?P<raw>R"(?P<delimiter>[^\s()\\]{0,16})\(.*?\)(?P=delimiter)")
+    |(?P<string>"(?:[^"\\]|\\.)*")
+    |(?P<character>'(?:[^'\\\n]|\\.)*')
+    |(?P<directive>^[ \t]*\#[ \t]*\w+)
+    |(?P<space>//[^\n]*|/\*.*?\*/|\\\r?\n|\s)
+    |(?P<opening>[(\[{])
+    |(?P<closing>[)\]}])
+    |(?P<word>\w+)
+    |(?P<mark>.)""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+ESCAPES = {"n": "\n", "t": "\t", "r": "\n", "\\": "\\", '"': '"', "'": "'", "v": " ", "f": " "}
+DEFINED = rb"^[ \t]*#[ \t]*define[ \t]+%s[ \t]+((?:\"(?:[^\"\\]|\\.)*\"[ \t]*)+)"
+
+NOT_LITERAL = "the emulated device reads inline PTX only from string literals, and this asm statement's text holds {what}"
+CONDITIONAL = (
+    "the emulated device cannot read an asm statement with preprocessor conditionals inside; put the whole statement into each branch"
+)
+ODD = "this asm statement cannot be read by the emulated device"
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 TOKEN = re.compile(
     r"""(?P<parameter>%\d+|%\[\w+\])
@@ -112,17 +132,140 @@ class Block:
 Item = Declaration | Label | Instruction | Block
 
 
-class PtxError(Exception):
-    """A template that is refused, with a sentence; `position` is the character where."""
+class PtxUnsupported(Exception):
+    """A template that the emulated device does not run, with a sentence; `position` is the character where."""
 
     def __init__(self, position: int, sentence: str) -> None:
-        self.position = position
-        self.sentence = sentence
+        self.position, self.sentence = position, sentence
         super().__init__(sentence)
 
 
-class PtxSyntaxError(PtxError):
+class PtxSyntaxError(PtxUnsupported):
     """The template cannot be read."""
+
+    def __init__(self, position: int, sentence: str) -> None:
+        super().__init__(position, f"this inline PTX cannot be read: {sentence}")
+
+
+class AsmSyntaxError(Exception):
+    """The statement has a form that is not read; says why in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsmOperand:
+    """`[name] "=r"(expression)`."""
+
+    constraint: str
+    expression: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsmStatement:
+    """From the word `asm` to the closing parenthesis. start, end: bytes of the source."""
+
+    start: int
+    end: int
+    template: str
+    outputs: tuple[AsmOperand, ...]
+    inputs: tuple[AsmOperand, ...]
+    segments: tuple[tuple[int, int], ...]  # character of the template where a literal starts, and that literal's byte in the source
+
+    @property
+    def has_instructions(self) -> bool:
+        """Return whether it does more than stop the compiler, as `asm volatile("" ::: "memory")` does."""
+        return bool(self.template.strip() or self.outputs or self.inputs)
+
+    def byte_of(self, position: int) -> int:
+        """Where in the source the literal starts to which a character of the template belongs."""
+        return max((byte for first, byte in self.segments if first <= position), default=self.start)
+
+
+_Piece = re.Match[bytes]
+
+
+def read_statement(code: bytes, start: int, end: int) -> AsmStatement:
+    """Read the statement whose word `asm` lies from `start` to `end`; AsmSyntaxError where that is not possible."""
+    (text, *sections), closing = _sections(code, end)
+    if len(sections) > 3:
+        raise AsmSyntaxError("the emulated device has no `asm goto`")
+    template, segments = "", []
+    for piece in text:
+        if piece.lastgroup == "space":
+            continue
+        segments.append((len(template), piece.start()))
+        template += _literal(piece, code)
+    outputs, inputs, *_ = (*map(_operands, sections[:2]), (), ())
+    return AsmStatement(start=start, end=closing, template=template, outputs=outputs, inputs=inputs, segments=tuple(segments))
+
+
+def _sections(code: bytes, at: int) -> tuple[list[list[_Piece]], int]:
+    """Return the pieces between the parentheses, parted by colons; and the end."""
+    sections: list[list[_Piece]] = [[]]
+    depth = 0
+    for piece in PIECE.finditer(code, at):
+        kind = piece.lastgroup
+        if depth == 0 and piece[0] != b"(" and kind in ("opening", "string", "raw"):
+            break
+        outermost = depth == 0  # the opening parenthesis, and what stands before it
+        depth += (kind == "opening") - (kind == "closing")
+        if kind == "directive":
+            raise AsmSyntaxError(CONDITIONAL)
+        if depth == 0 and kind == "closing":
+            return sections, piece.end()
+        if depth == 1 and piece[0] == b":":
+            sections.append([])
+        elif not outermost:
+            sections[-1].append(piece)
+    raise AsmSyntaxError(ODD)
+
+
+def _literal(piece: _Piece, code: bytes) -> str:
+    """The text of a string, or of the only string that the file defines a macro as."""
+    text = _decoded(piece[0])
+    if piece.lastgroup == "string":
+        return _unescape(text)
+    if piece.lastgroup == "raw":
+        return text[text.index("(") + 1 : text.rindex(")")].replace("\\\n", "\n")
+    values = set(re.findall(DEFINED % re.escape(piece[0]), code, re.MULTILINE)) if piece.lastgroup == "word" else set()
+    if len(values) != 1:
+        raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{text}'"))
+    return "".join(map(_unescape, re.findall(r'"(?:[^"\\]|\\.)*"', _decoded(values.pop()))))
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="surrogateescape")
+
+
+def _unescape(literal: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        if match[1] not in ESCAPES:
+            raise AsmSyntaxError(NOT_LITERAL.format(what=f"'{match[0]}'"))
+        return ESCAPES[match[1]]
+
+    return re.sub(r"\\(.)", plain, re.sub(r"\\\r?\n", "", literal[1:-1]), flags=re.DOTALL)
+
+
+def _operands(pieces: list[_Piece]) -> tuple[AsmOperand, ...]:
+    groups: list[list[_Piece]] = [[]]
+    depth = 0
+    for piece in pieces:
+        depth += (piece.lastgroup == "opening") - (piece.lastgroup == "closing")
+        if depth == 0 and piece[0] == b",":
+            groups.append([])
+        else:
+            groups[-1].append(piece)
+    return tuple(_operand(group) for group in groups if any(piece.lastgroup != "space" for piece in group))
+
+
+def _operand(pieces: list[_Piece]) -> AsmOperand:
+    """`[name] "constraint" (expression)`."""
+    place = next((at for at, piece in enumerate(pieces) if piece.lastgroup == "string"), len(pieces))
+    expression = b"".join(b" " if piece.lastgroup == "space" else piece[0] for piece in pieces[place + 1 :]).strip()
+    if not expression.startswith(b"("):
+        raise AsmSyntaxError(ODD)
+    name = b"".join(piece[0] for piece in pieces[:place] if piece.lastgroup == "word")
+    return AsmOperand(_decoded(pieces[place][0])[1:-1], " ".join(_decoded(expression).split()), _decoded(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,4 +446,4 @@ def _immediate(text: str) -> Immediate:
     if "." in text:
         return Immediate(text, 64)
     digits = text.rstrip("U")
-    return Immediate(f"{int(digits, 0) if digits[0] != '0' or digits[1:2] in set('xXbB') or digits == '0' else int(digits, 8)}")
+    return Immediate(f"{int(digits, 8 if digits[0] == '0' and digits.isdigit() else 0)}")

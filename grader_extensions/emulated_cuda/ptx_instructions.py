@@ -3,9 +3,19 @@
 Names and forms are those of the PTX ISA 8.7, chapter 9.  What needs code of its own is in ptx_emitters.py.
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from grader_extensions.emulated_cuda.inline_ptx import AsmParameter, Immediate, Instruction, Negated, Operand, PtxError, Register, Sink
+from grader_extensions.emulated_cuda.inline_ptx import (
+    AsmParameter,
+    Declaration,
+    Immediate,
+    Negated,
+    Operand,
+    PtxUnsupported,
+    Register,
+    Sink,
+)
 
 ELSEWHERE = "use a CUDA device for this kernel"
 
@@ -43,47 +53,32 @@ _BARRIER = (
 )
 _TEXTURE = f"the emulated device reads no textures from inline PTX; call tex1Dfetch, tex1D, tex2D or tex3D, or {ELSEWHERE}"
 _SURFACE = f"the emulated device has no surfaces; {ELSEWHERE}"
-# By the beginning of the opcode; the first that fits.
+# By the beginning of the opcode.
 REFUSED = {
     "wgmma": f"the emulated device has no warpgroup instructions (wgmma); use mma.sync, or {ELSEWHERE}",
     "tcgen05": f"the emulated device has no tensor memory (tcgen05); use mma.sync, or {ELSEWHERE}",
     "wmma": f"the emulated device does not run wmma in inline PTX; use nvcuda::wmma or mma.sync, or {ELSEWHERE}",
     "mma.sp": f"the emulated device has no sparse tensor cores (mma.sp); {ELSEWHERE}",
-    "cp.async.bulk": _TMA,
-    "cp.reduce.async.bulk": _TMA,
-    "cp.async.mbarrier": _BARRIER,
-    "tensormap": _TMA,
-    "fence.proxy.tensormap": _TMA,
+    **dict.fromkeys(("cp.async.bulk", "cp.reduce.async.bulk", "tensormap", "fence.proxy.tensormap", "st.bulk"), _TMA),
+    **dict.fromkeys(("cp.async.mbarrier", "mbarrier"), _BARRIER),
     "multimem": f"the emulated device has no memory of several GPUs (multimem); {ELSEWHERE}",
     "setmaxnreg": f"the emulated device cannot change the number of registers of a running warp (setmaxnreg); {ELSEWHERE}",
-    "mbarrier": _BARRIER,
-    "mapa": CLUSTER,
-    "getctarank": CLUSTER,
-    "barrier.cluster": CLUSTER,
-    "clusterlaunchcontrol": CLUSTER,
-    "st.async": CLUSTER,
-    "red.async": CLUSTER,
-    "st.bulk": _TMA,
+    **dict.fromkeys(("mapa", "getctarank", "barrier.cluster", "clusterlaunchcontrol", "st.async", "red.async"), CLUSTER),
     **dict.fromkeys(("tex", "tld4", "txq"), _TEXTURE),
     **dict.fromkeys(("suld", "sust", "sured", "suq"), _SURFACE),
     "call": f"the emulated device calls no functions from inline PTX; {ELSEWHERE}",
     "ret": f"the emulated device cannot leave a function from inline PTX (ret); return in CUDA C++, or {ELSEWHERE}",
     "brx": f"the emulated device has no branch tables in inline PTX; {ELSEWHERE}",
 }
-# Special registers: the C++ function that reads each, and its bits.
+# Special registers: the C++ function that reads each.
 SPECIAL = {
-    **{f"{name}.{axis}": (f"{name}_{axis}", 32) for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"},
-    "clock": ("clock_cycles_low", 32),
-    "clock_hi": ("clock_cycles_high", 32),
-    "clock64": ("clock_cycles", 64),
-    "globaltimer": ("global_timer", 64),
-    "globaltimer_lo": ("global_timer", 64),
-    **{name: (name, 32) for name in ("laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid")},
-    **{f"lanemask_{part}": (f"lanemask_{part}", 32) for part in ("eq", "lt", "le", "gt", "ge")},
-    "dynamic_smem_size": ("dynamic_shared_bytes", 32),
-    "WARP_SZ": ("warp_lanes", 32),
+    **{f"{name}.{axis}": f"{name}_{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"},
+    **{"clock": "clock_cycles_low", "clock_hi": "clock_cycles_high", "clock64": "clock_cycles"},
+    **dict.fromkeys(("globaltimer", "globaltimer_lo"), "global_timer"),
+    **{name: name for name in ("laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid")},
+    **{name: name for name in ("lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge")},
+    **{"dynamic_smem_size": "dynamic_shared_bytes", "WARP_SZ": "warp_lanes"},
 }
-REGISTER_TYPES = {**{name: bits for name, (_, bits) in TYPES.items()}, "b128": 128}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +114,6 @@ mad.lo      | T=T,T,T       | I            |
 mad.hi      | T=T,T,T       | I            |
 mad.wide    | W=T,T,W       | s16 u16 s32 u32 |
 fma         | T=T,T,T       | F            | rn rz rm rp ftz sat relu
-mul24.lo    | T=T,T         | s32 u32      |
-mad24.lo    | T=T,T,T       | s32 u32      |
 add.cc      | T=T,T         | s32 u32 s64 u64 |
 addc        | T=T,T         | s32 u32 s64 u64 |
 addc.cc     | T=T,T         | s32 u32 s64 u64 |                   | addc
@@ -140,12 +133,10 @@ neg         | T=T           | s16 s32 s64 F | ftz
 min         | T=T,T         | I F          | ftz NaN              | minimum
 max         | T=T,T         | I F          | ftz NaN              | maximum
 copysign    | T=T,T         | f32 f64      |
-sad         | T=T,T,T       | I            |
 and         | T=T,T         | B pred       |                      | bit_and
 or          | T=T,T         | B pred       |                      | bit_or
 xor         | T=T,T         | B pred       |                      | bit_xor
 not         | T=T           | B pred       |                      | bit_not
-cnot        | T=T           | B            |
 shl         | T=T,u32       | B            |
 shr         | T=T,u32       | B I          |
 shf.l.wrap  | T=T,T,u32     | b32          |
@@ -172,10 +163,6 @@ tanh        | T=T           | f32 f16 f16x2 bf16 bf16x2 | approx   | hyperbolic_
 """)
 
 
-class PtxUnsupported(PtxError):
-    """The emulated device does not run this."""
-
-
 @dataclass(frozen=True, slots=True)
 class Local:
     """A C++ variable that stands for a register or an operand of the statement."""
@@ -194,48 +181,108 @@ class PtxScope:
     count: int = 0  # of registers, for names that differ
     headers: set[str] = field(default_factory=set)  # to be included before the statement
 
-    def declare(self, type_: str, names: tuple[str, ...], position: int) -> str:
+    def declare(self, declaration: Declaration) -> str:
         """C++ declarations; no initialiser, as a jump may not pass one."""
-        bits = REGISTER_TYPES.get(type_)
-        if bits is None or bits > 64:
-            raise PtxUnsupported(position, f"the emulated device has no registers of type '.{type_}'; {ELSEWHERE}")
-        text = ""
-        for name in names:
+        if declaration.type not in TYPES:
+            raise PtxUnsupported(declaration.position, f"the emulated device has no registers of type '.{declaration.type}'; {ELSEWHERE}")
+        bits, text = TYPES[declaration.type][1], ""
+        for name in declaration.names:
             self.count += 1
-            local = Local(f"emu_r{self.count}", bits)
-            self.registers[-1][name] = local
+            local = self.registers[-1][name] = Local(f"emu_r{self.count}", bits)
             text += f"{cpp_register(bits)} {local.name}; ::emu::ptx::emu_undefined({local.name}); "
         return text
 
-    def local(self, operand: Operand, op: Instruction) -> Local:
+    def register(self, name: str) -> Local | None:
+        """The register of the innermost block that declares the name."""
+        return next((names[name] for names in reversed(self.registers) if name in names), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An instruction in the scope that gives its operands their meaning."""
+
+    opcode: str
+    operands: tuple[Operand, ...]
+    position: int
+    scope: PtxScope
+
+    @property
+    def name(self) -> str:
+        """The opcode without modifiers."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def words(self) -> list[str]:
+        """The modifiers, types among them."""
+        return self.opcode.split(".")[1:]
+
+    def unsupported(self, sentence: str) -> PtxUnsupported:
+        """The error that refuses the instruction."""
+        return PtxUnsupported(self.position, sentence)
+
+    def refuse(self, modifier: str = "") -> PtxUnsupported:
+        """The error about a form, or a modifier, that the emulated device has not."""
+        form = f"'.{modifier}' of the PTX instruction" if modifier else "this form of the PTX instruction"
+        return self.unsupported(f"the emulated device does not know {form} '{self.opcode}'; {ELSEWHERE}")
+
+    def need(self, *counts: int) -> None:
+        """Refuse any other number of operands."""
+        if len(self.operands) not in counts:
+            wanted = " or ".join(map(str, counts))
+            raise self.unsupported(f"'{self.opcode}' has {len(self.operands)} operands, not {wanted}")
+
+    def accept(self, *allowed: str) -> None:
+        """Refuse any other modifier."""
+        for word in self.words:
+            if word not in allowed:
+                raise self.refuse(word)
+
+    def choice(self, names: Collection[str]) -> str:
+        """The first modifier that is one of these."""
+        for word in self.words:
+            if word in names:
+                return word
+        raise self.refuse()
+
+    def last_type(self, types: Collection[str] = TYPES) -> str:
+        """The last modifier that is one of these types."""
+        for word in reversed(self.words):
+            if word in types:
+                return word
+        raise self.refuse()
+
+    def local(self, operand: Operand) -> Local:
         """The variable of an operand of the statement, or of a register."""
         if isinstance(operand, AsmParameter):
-            if operand.index >= len(self.parameters):
-                raise PtxUnsupported(op.position, f"the asm statement has no operand %{operand.index}")
-            return self.parameters[operand.index]
-        if isinstance(operand, Register):
-            for names in reversed(self.registers):
-                if operand.name in names:
-                    return names[operand.name]
-            if operand.name.startswith(("cluster_", "nclusterid", "clusterid", "is_explicit_cluster")):
-                raise PtxUnsupported(op.position, CLUSTER)
-            raise PtxUnsupported(
-                op.position,
-                f"the register '{operand.name}' is not declared in this asm statement, nor a special register that is known; {ELSEWHERE}",
-            )
-        raise PtxUnsupported(op.position, f"the emulated device cannot read an operand of '{op.opcode}'; {ELSEWHERE}")
+            if operand.index >= len(self.scope.parameters):
+                raise self.unsupported(f"the asm statement has no operand %{operand.index}")
+            return self.scope.parameters[operand.index]
+        if not isinstance(operand, Register):
+            raise self.unsupported(f"the emulated device cannot read an operand of '{self.opcode}'; {ELSEWHERE}")
+        if (local := self.scope.register(operand.name)) is not None:
+            return local
+        if operand.name.startswith(("cluster_", "nclusterid", "clusterid", "is_explicit_cluster")):
+            raise self.unsupported(CLUSTER)
+        missing = "is not declared in this asm statement, nor a special register that is known"
+        raise self.unsupported(f"the register '{operand.name}' {missing}; {ELSEWHERE}")
 
     def is_predicate(self, operand: Operand) -> bool:
         """Return whether an operand is a predicate register."""
         inner = operand.operand if isinstance(operand, Negated) else operand
-        locals_ = [names[inner.name] for names in self.registers if inner.name in names] if isinstance(inner, Register) else []
-        return bool(locals_) and locals_[-1].bits == 1
+        local = self.scope.register(inner.name) if isinstance(inner, Register) else None
+        return local is not None and local.bits == 1
 
-    def read(self, operand: Operand, type_: str, op: Instruction) -> str:
+    def _check_fit(self, local: Local, type_: str) -> None:
+        bits = ALL_TYPES[type_][1]
+        if (bits == 1) != (local.bits == 1) or local.bits < bits:
+            size = "is a predicate" if local.bits == 1 else f"has {local.bits} bits"
+            raise self.unsupported(f"an operand of '{self.opcode}' {size}, which does not fit the type '.{type_}'")
+
+    def read(self, operand: Operand, type_: str) -> str:
         """The C++ expression of an operand, read as a type."""
-        cpp, bits = ALL_TYPES[type_]
+        cpp = ALL_TYPES[type_][0]
         if isinstance(operand, Negated):
-            return f"!{self.read(operand.operand, 'pred', op)}"
+            return f"!{self.read(operand.operand, 'pred')}"
         if isinstance(operand, Immediate):
             if type_ == "pred":
                 return "true" if operand.text not in ("0", "-0") else "false"
@@ -245,32 +292,27 @@ class PtxScope:
                 return f"static_cast<{cpp}>({operand.text})"
             suffix = "ll" if operand.text.startswith("-") else "ull"
             return f"::emu::ptx::emu_read<{cpp}>(static_cast<uint64_t>({operand.text}{suffix}))"
-        if isinstance(operand, Register) and operand.name in SPECIAL and not any(operand.name in names for names in self.registers):
-            function, _ = SPECIAL[operand.name]
-            return f"static_cast<{cpp}>(::emu::ptx::emu_{function}())"
-        local = self.local(operand, op)
-        if (bits == 1) != (local.bits == 1) or local.bits < bits:
-            raise PtxUnsupported(op.position, _mismatch(op, local, type_))
-        return local.name if bits == 1 else f"::emu::ptx::emu_read<{cpp}>({local.name})"
+        if isinstance(operand, Register) and operand.name in SPECIAL and self.scope.register(operand.name) is None:
+            return f"static_cast<{cpp}>(::emu::ptx::emu_{SPECIAL[operand.name]}())"
+        local = self.local(operand)
+        self._check_fit(local, type_)
+        return local.name if local.bits == 1 else f"::emu::ptx::emu_read<{cpp}>({local.name})"
 
-    def write(self, operand: Operand, type_: str, value: str, op: Instruction) -> str:
+    def reads(self, operands: Iterable[Operand], type_: str) -> str:
+        """The C++ expressions of several operands, as arguments."""
+        return ", ".join(self.read(operand, type_) for operand in operands)
+
+    def write(self, operand: Operand, type_: str, value: str) -> str:
         """The C++ statement that gives an operand a value of a type."""
         if isinstance(operand, Sink):
             return f"(void)({value}); "
-        local = self.local(operand, op)
+        local = self.local(operand)
         if not local.written:
-            raise PtxUnsupported(op.position, f"'{op.opcode}' writes an operand that the asm statement lists as an input")
-        bits = ALL_TYPES[type_][1]
-        if (bits == 1) != (local.bits == 1) or local.bits < bits:
-            raise PtxUnsupported(op.position, _mismatch(op, local, type_))
-        return f"{local.name} = {value}; " if bits == 1 else f"{local.name} = ::emu::ptx::emu_write<{cpp_register(local.bits)}>({value}); "
+            raise self.unsupported(f"'{self.opcode}' writes an operand that the asm statement lists as an input")
+        self._check_fit(local, type_)
+        return f"{local.name} = {value if local.bits == 1 else f'::emu::ptx::emu_write<{cpp_register(local.bits)}>({value})'}; "
 
 
 def cpp_register(bits: int) -> str:
     """The C++ type of a register of that many bits."""
     return "bool" if bits == 1 else f"uint{bits}_t"
-
-
-def _mismatch(op: Instruction, local: Local, type_: str) -> str:
-    has = "is a predicate" if local.bits == 1 else f"has {local.bits} bits"
-    return f"an operand of '{op.opcode}' {has}, which does not fit the type '.{type_}'"

@@ -8,10 +8,20 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from grader_extensions.emulated_cuda import asm_statement
-from grader_extensions.emulated_cuda.asm_statement import AsmOperand, AsmStatement
-from grader_extensions.emulated_cuda.inline_ptx import Block, Declaration, Instruction, Item, Label, PtxSyntaxError, parse
-from grader_extensions.emulated_cuda.ptx_emitters import EMITTERS, label, need, refuse
+from grader_extensions.emulated_cuda.inline_ptx import (
+    AsmOperand,
+    AsmStatement,
+    AsmSyntaxError,
+    Block,
+    Declaration,
+    Instruction,
+    Item,
+    Label,
+    PtxUnsupported,
+    parse,
+    read_statement,
+)
+from grader_extensions.emulated_cuda.ptx_emitters import EMITTERS, label
 from grader_extensions.emulated_cuda.ptx_instructions import (
     ELSEWHERE,
     FLAGS,
@@ -22,9 +32,8 @@ from grader_extensions.emulated_cuda.ptx_instructions import (
     TYPES,
     WIDE,
     Local,
-    PtxRule,
+    Operation,
     PtxScope,
-    PtxUnsupported,
     cpp_register,
 )
 from sandbox.compilers.build_result import Unsupported
@@ -40,11 +49,7 @@ def translate(statement: AsmStatement) -> tuple[str, set[str]]:
 
     Raises PtxUnsupported for what the emulated device does not run.
     """
-    names = tuple(operand.name for operand in (*statement.outputs, *statement.inputs))
-    try:
-        items = parse(statement.template, names)
-    except PtxSyntaxError as error:
-        raise PtxUnsupported(error.position, f"this inline PTX cannot be read: {error.sentence}") from None
+    items = parse(statement.template, tuple(operand.name for operand in (*statement.outputs, *statement.inputs)))
     parameters: list[Local] = []
     for operand in statement.outputs:
         parameters.append(Local(f"emu_{len(parameters)}", _bits(operand)))
@@ -58,7 +63,7 @@ def translate(statement: AsmStatement) -> tuple[str, set[str]]:
             parameters.append(Local(f"emu_{len(parameters)}", _bits(operand), written=False))
     scope = PtxScope(parameters)
     body = "".join(_item(item, scope) for item in items)
-    labels = ", ".join(f"emu_l_{label(name)}" for name in dict.fromkeys(_labels(items)))
+    labels = ", ".join(map(label, dict.fromkeys(_labels(items))))
     declared = f"__label__ {labels}; " if labels else ""
     after = "".join(f"::emu::ptx::emu_out(emu_o{at}, {parameters[at].name}); " for at in range(len(statement.outputs)))
     return f"({{ {declared}{_before(statement, scope)}{body}{after}}})", {HEADER, *scope.headers}
@@ -96,62 +101,42 @@ def _labels(items: tuple[Item, ...]) -> Iterator[str]:
 def _item(item: Item, scope: PtxScope) -> str:
     match item:
         case Declaration():
-            return scope.declare(item.type, item.names, item.position)
+            return scope.declare(item)
         case Label():
-            return f"emu_l_{label(item.name)}:; "
+            return f"{label(item.name)}:; "
         case Block():
             scope.registers.append({})
             text = "".join(_item(inner, scope) for inner in item.items)
             scope.registers.pop()
             return f"{{ {text}}} "
         case Instruction():
-            text = _instruction(item, scope)
-            return text if item.guard is None else f"if ({scope.read(item.guard, 'pred', item)}) {{ {text}}} "
+            op = Operation(item.opcode, item.operands, item.position, scope)
+            text = _instruction(op)
+            return text if item.guard is None else f"if ({op.read(item.guard, 'pred')}) {{ {text}}} "
 
 
-def _instruction(op: Instruction, scope: PtxScope) -> str:
+def _instruction(op: Operation) -> str:
     for prefix, sentence in REFUSED.items():
         if op.opcode == prefix or op.opcode.startswith((f"{prefix}.", f"{prefix}::")):
-            raise PtxUnsupported(op.position, sentence)
-    name = op.opcode.split(".")[0]
-    if name in EMITTERS:
-        return EMITTERS[name](scope, op)
-    rule = rule_of(op)
+            raise op.unsupported(sentence)
+    if op.name in EMITTERS:
+        return EMITTERS[op.name](op)
+    # By the name and those modifiers that belong to it, as in `mad.lo.cc`.
+    rule = RULES.get(".".join((op.name, *(word for word in op.words if word in NAME_PARTS)))) or RULES.get(op.name)
     if rule is None:
-        opcodes = sorted({*EMITTERS, *(name.split(".")[0] for name in RULES)})
-        near = difflib.get_close_matches(op.opcode.split(".")[0], opcodes, n=1, cutoff=0.4)
+        opcodes = sorted({*EMITTERS, *(name.partition(".")[0] for name in RULES)})
+        near = difflib.get_close_matches(op.name, opcodes, n=1, cutoff=0.4)
         hint = f" (the nearest that it knows is '{near[0]}')" if near else ""
-        raise PtxUnsupported(op.position, f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}")
-    words = [word for word in op.opcode.split(".")[1:] if word not in NAME_PARTS]
-    types = [word for word in words if word in rule.types]
-    modifiers = [word for word in words if word not in rule.types]
-    for word in modifiers:
-        if word not in rule.modifiers:
-            raise refuse(op, word)
-    if len(types) != 1:
-        raise refuse(op)
-    (type_,) = types
-    flags = sum(FLAGS[word] for word in modifiers if word not in IGNORED)
-    if type_ == "f64" and flags & (FLAGS["rz"] | FLAGS["rm"] | FLAGS["rp"]):
-        raise refuse(op)
-    to, wanted = rule.form.split("=")
-    kinds = [_kind(item, type_) for item in wanted.split(",")]
-    need(op, len(kinds) + 1)
-    arguments = ", ".join(scope.read(item, kind, op) for item, kind in zip(op.operands[1:], kinds, strict=True))
-    value = f"::emu::ptx::emu_{rule.function}<{TYPES[type_][0]}, {flags}>({arguments})"
-    return scope.write(op.operands[0], _kind(to, type_), value, op)
-
-
-def rule_of(op: Instruction) -> PtxRule | None:
-    """Find a simple instruction by its name and those modifiers that belong to it, as in `mad.lo.cc`."""
-    name, *words = op.opcode.split(".")
-    return RULES.get(".".join((name, *(word for word in words if word in NAME_PARTS)))) or RULES.get(name)
-
-
-def _kind(letter: str, type_: str) -> str:
-    if letter == "W":
-        return WIDE[type_]
-    return type_ if letter == "T" else letter
+        raise op.unsupported(f"the emulated device does not know the PTX instruction '{op.opcode}'{hint}; {ELSEWHERE}")
+    op.accept(*NAME_PARTS, *rule.types, *rule.modifiers)
+    types = [word for word in op.words if word in rule.types]
+    flags = sum(FLAGS[word] for word in op.words if word in rule.modifiers and word not in IGNORED)
+    if len(types) != 1 or (types == ["f64"] and flags & (FLAGS["rz"] | FLAGS["rm"] | FLAGS["rp"])):
+        raise op.refuse()
+    kinds = [{"T": types[0], "W": WIDE.get(types[0], "")}.get(kind, kind) for kind in re.split("[=,]", rule.form)]
+    op.need(len(kinds))
+    arguments = ", ".join(op.read(operand, kind) for operand, kind in zip(op.operands[1:], kinds[1:], strict=True))
+    return op.write(op.operands[0], kinds[0], f"::emu::ptx::emu_{rule.function}<{TYPES[types[0]][0]}, {flags}>({arguments})")
 
 
 def asm_replacement(code: bytes, token: Token, path: str, headers: set[str], *, host: bool) -> tuple[int, int, bytes] | None:
@@ -165,10 +150,10 @@ def asm_replacement(code: bytes, token: Token, path: str, headers: set[str], *, 
         return None
     device = token.in_device_code or (token.in_macro and not host)
     try:
-        statement = asm_statement.read(code, token.start, token.end)
-    except asm_statement.AsmSyntaxError as error:
+        statement = read_statement(code, token.start, token.end)
+    except AsmSyntaxError as error:
         if device:
-            raise Unsupported(path, token.line, error.sentence) from None
+            raise Unsupported(path, token.line, str(error)) from None
         return None
     if not statement.has_instructions or not (device or (PTX_OPCODE.search(statement.template) is not None)):
         return None

@@ -8,6 +8,7 @@ and where every change of it stands on a path that all threads take.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,21 +61,15 @@ def file_allows(code: bytes, tokens: list[Token]) -> bool:
         before, after = tokens[at - 1].text if at else "", tokens[at + 1].text if at + 1 < len(tokens) else ""
         if _MEETS.fullmatch(token.text) or (token.text == "cuda" and after == "::" and before != "::"):
             return False
-        if token.include is not None and not _is_plain(token):
-            return False
+        if token.include is not None:  # only a header whose text is known to hold no such function: the device's own, or a system's
+            is_quoted, is_ours = token.text.startswith('"'), (_NATIVE / token.include).is_file()
+            if (is_quoted and not is_ours) or (not is_quoted and token.include.startswith(_HEADERS)):
+                return False
         if token.text in ("__syncthreads", "threadIdx") and (token.in_macro or not token.in_function):
             return False
         if token.text.startswith("atomic") and before not in (";", "{", "}", ")"):
             return False  # its result could be waited for
     return True
-
-
-def _is_plain(token: Token) -> bool:
-    """A header whose text is known to hold no such function: the device's own, or a system's."""
-    assert token.include is not None
-    if token.text.startswith('"'):
-        return (_NATIVE / token.include).is_file()
-    return not token.include.startswith(_HEADERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,20 +118,19 @@ def read_file(code: bytes) -> KernelFile | None:
     )
 
 
-def names_in(node: Node) -> Iterator[str]:
+def identifiers(node: Node) -> Iterator[Node]:
     """Every identifier in it, as often as it stands there."""
-    for inner in descendants(node):
-        if inner.type == "identifier" and inner.text is not None:
-            yield inner.text.decode()
+    return (inner for inner in descendants(node) if inner.type == "identifier")
 
 
-def identifier_places(node: Node) -> dict[str, list[int]]:
-    """Where each identifier stands in it, in order."""
-    places_by_name: dict[str, list[int]] = {}
-    for inner in descendants(node):
-        if inner.type == "identifier" and inner.text is not None:
-            places_by_name.setdefault(inner.text.decode(), []).append(inner.start_byte)
-    return {name: sorted(places) for name, places in places_by_name.items()}
+def text_of(node: Node) -> str:
+    """The text of a node of a tree that was parsed from bytes."""
+    return (node.text or b"").decode()
+
+
+def names_in(node: Node) -> Iterator[str]:
+    """The texts of its identifiers."""
+    return map(text_of, identifiers(node))
 
 
 def callee(call: Node) -> bytes:
@@ -173,15 +167,12 @@ def _functions(nodes: Sequence[Node], variables: set[bytes]) -> tuple[frozenset[
             const[name.text] = False
         calls = (callee(item) for item in inside if item.type == "call_expression")
         called.setdefault(name.text, set()).update(item for item in calls if not item.startswith(b"reinterpret_cast<const"))
-    changed = True
-    while changed:  # a function that calls one which writes is no better
-        writing = [
-            item
-            for item, calls in called.items()
-            if const.get(item) and not all((takes_values(call, _OF_NUMBERS) or const.get(call, False)) for call in calls)
-        ]
+    while writing := [  # a function that calls one which writes is no better
+        function
+        for function, calls in called.items()
+        if const.get(function) and not all(takes_values(call, _OF_NUMBERS) or const.get(call, False) for call in calls)
+    ]:
         const |= dict.fromkeys(writing, False)
-        changed = bool(writing)
     return frozenset(name for name, good in values.items() if good), frozenset(name for name, good in const.items() if good)
 
 
@@ -220,7 +211,7 @@ def declared_names(node: Node) -> list[Declared]:
             if nested is None or inner.type not in ("pointer_declarator", "array_declarator", "reference_declarator"):
                 raise NotPossible(f"a declarator that is a {inner.type}")
             inner = nested
-        names.append(Declared((inner.text or b"").decode(), inner, declarator, value))
+        names.append(Declared(text_of(inner), inner, declarator, value))
     return names
 
 
@@ -243,8 +234,10 @@ class UniformNames:
         self._common = {statement.id for statement in _common_statements(body)}  # by all threads, or by none
         self._declarations = _declarations(body)
         self._changes = _changes(body, file.by_value)
-        self._names = self._found()
-        self._computed = self._found_computed()
+        self._names = {*self._parameters, *self._declarations}
+        while (remaining := {name for name in self._names if self._keeps(name, self._names)}) != self._names:
+            self._names = remaining
+        self._computed = self._find_computed()
 
     def copied_parameters(self) -> list[str]:
         """Parameters that threads change, each its own copy."""
@@ -290,9 +283,8 @@ class UniformNames:
         good = good and (step is None or _target(step) in self._names)
         if not good or condition is None or not self._is_uniform(condition, self._names):
             raise NotPossible("a loop around a barrier that threads may leave at different times")
-        for inner in descendants(node):
-            if inner.type in ("break_statement", "continue_statement") and _left_by(inner).id == node.id:
-                raise NotPossible("a way out of a loop around a barrier")
+        if _is_left(node):
+            raise NotPossible("a way out of a loop around a barrier")
 
     def check_condition(self, node: Node) -> None:
         """Raise NotPossible unless all threads take the same branch."""
@@ -301,13 +293,7 @@ class UniformNames:
         if len(inner) != 1 or not self._is_uniform(inner[0], self._names):
             raise NotPossible("a condition around a barrier that threads may answer differently")
 
-    def _found(self) -> set[str]:
-        names = {*self._parameters, *self._declarations}
-        while (remaining := {name for name in names if self._keeps(name, names)}) != names:
-            names = remaining
-        return names
-
-    def _found_computed(self) -> set[str]:
+    def _find_computed(self) -> set[str]:
         fixed = {name for name in self._names if name not in self._changes} | {"threadIdx"}
         computed: set[str] = set()
         candidates = self._declarations.keys() - self._names
@@ -349,14 +335,14 @@ class UniformNames:
 
     def _is_uniform(self, node: Node, names: set[str]) -> bool:
         if node.type == "identifier":
-            name = (node.text or b"").decode()
-            varying = (self._parameters, self._declarations, self._device_variables)
-            return name in names or (name != "threadIdx" and not any(name in operand for operand in varying))
+            name = text_of(node)
+            varying = ("threadIdx", *self._parameters, *self._declarations, *self._device_variables)
+            return name in names or name not in varying
         if node.type == "field_expression":
             base = node.child_by_field_name("argument")
             if base is None or base.type != "identifier" or b"->" in (node.text or b""):
                 return False
-            return base.text in _OF_BLOCK or (base.text or b"").decode() in names
+            return base.text in _OF_BLOCK or text_of(base) in names
         operands = node.named_children
         if node.type == "call_expression":
             arguments, function = node.child_by_field_name("arguments"), callee(node)
@@ -390,6 +376,10 @@ def _parameters(kernel: Node) -> list[str]:
     return names
 
 
+_PARTS = {"for_statement": ("initializer", "update"), "if_statement": ()}
+_BRANCHES = {"for_statement": ("body",), "if_statement": ("consequence", "alternative")}
+
+
 def _common_statements(scope: Node) -> Iterator[Node]:
     """Statements that stand in no loop or condition but those around a barrier, with the parts of such loops that change names."""
     for node in scope.children:
@@ -398,46 +388,36 @@ def _common_statements(scope: Node) -> Iterator[Node]:
             continue
         if node.type == "compound_statement":
             yield from _common_statements(node)
-        elif node.type == "for_statement":
-            for name in ("initializer", "update"):
-                if (part := node.child_by_field_name(name)) is not None:
-                    yield part
-            if (body := node.child_by_field_name("body")) is not None:
-                yield from _common_statements(body) if body.type == "compound_statement" else (body,)
-        elif node.type == "if_statement":
-            for branch in (node.child_by_field_name("consequence"), node.child_by_field_name("alternative")):
-                if branch is not None:
-                    inner = branch.named_children[-1] if branch.type == "else_clause" else branch
-                    yield from _common_statements(inner) if inner.type == "compound_statement" else (inner,)
+        yield from filter(None, map(node.child_by_field_name, _PARTS.get(node.type, ())))
+        for branch in filter(None, map(node.child_by_field_name, _BRANCHES.get(node.type, ()))):
+            inner = branch.named_children[-1] if branch.type == "else_clause" else branch
+            yield from _common_statements(inner) if inner.type == "compound_statement" else (inner,)
 
 
 def _declarations(body: Node) -> dict[str, list[tuple[Node, Declared]]]:
     """Every declaration of each local name, wherever it stands. Names of other forms, such as a lambda's parameters, have an entry too."""
-    declarations: dict[str, list[tuple[Node, Declared]]] = {}
+    declarations = defaultdict[str, list[tuple[Node, Declared]]](list)
     for node in descendants(body):
         if node.type == "declaration":
             for declared in _names_or_none(node):
-                declarations.setdefault(declared.name, []).append((node, declared))
+                declarations[declared.name].append((node, declared))
         elif node.type in ("parameter_declaration", "for_range_loop", "structured_binding_declarator", "condition_clause"):
-            for inner in descendants(node):
-                if inner.type == "identifier" and inner.parent is not None and inner.parent.type.endswith(("declarator", "declaration")):
-                    name = (inner.text or b"").decode()
-                    declarations.setdefault(name, []).append((node, Declared(name, inner, inner, None)))
+            for inner in identifiers(node):
+                if inner.parent is not None and inner.parent.type.endswith(("declarator", "declaration")):
+                    declarations[text_of(inner)].append((node, Declared(text_of(inner), inner, inner, None)))
     return declarations
 
 
 def _names_or_none(node: Node) -> list[Declared]:
     try:
         return declared_names(node)
-    except NotPossible:
-        # A structured binding and the like: names that are never uniform.
-        inner = [identifier for identifier in descendants(node) if identifier.type == "identifier"]
-        return [Declared((identifier.text or b"").decode(), identifier, identifier, None) for identifier in inner]
+    except NotPossible:  # a structured binding and the like: names that are never uniform
+        return [Declared(text_of(inner), inner, inner, None) for inner in identifiers(node)]
 
 
 def _changes(body: Node, by_value: frozenset[bytes]) -> dict[str, list[Node]]:
     """The expressions that may change each name: assignments, `++`, `&name`, and calls that may take it by reference."""
-    changes: dict[str, list[Node]] = {}
+    changes = defaultdict[str, list[Node]](list)
     for node in descendants(body):
         if node.type == "assignment_expression":
             changed = [node.child_by_field_name("left")]
@@ -456,7 +436,7 @@ def _changes(body: Node, by_value: frozenset[bytes]) -> dict[str, list[Node]]:
             if root is not None and root.type == "subscript_expression" and node.type == "pointer_expression":
                 continue  # `&a[i]`: the address of what a pointer points to
             if root is not None and root.type == "identifier":
-                changes.setdefault((root.text or b"").decode(), []).append(node)
+                changes[text_of(root)].append(node)
     return changes
 
 
@@ -469,14 +449,13 @@ def _target(node: Node) -> str | None:
     return changed.text.decode() if changed is not None and changed.type == "identifier" and changed.text is not None else None
 
 
-def _left_by(node: Node) -> Node:
-    """The loop or switch that a `break` or `continue` belongs to."""
-    kinds = {"for_statement", "while_statement", "do_statement", "for_range_loop"}
-    if node.type == "break_statement":
-        kinds.add("switch_statement")
-    at = node.parent
-    while at is not None and at.type not in kinds:
-        at = at.parent
-    if at is None:
-        raise NotPossible(f"a {node.type} without a loop")
-    return at
+def _is_left(loop: Node) -> bool:
+    """Return whether a `break` or `continue` belongs to the loop, and to no loop or switch inside it."""
+    waiting = [(child, True) for child in loop.children]
+    while waiting:
+        node, breaks = waiting.pop()
+        if node.type == "continue_statement" or (node.type == "break_statement" and breaks):
+            return True
+        if node.type not in ("for_statement", "while_statement", "do_statement", "for_range_loop"):
+            waiting += [(child, breaks and node.type != "switch_statement") for child in node.children]
+    return False

@@ -133,7 +133,7 @@ LIBRARY_WORDS = ("cublas", "cusparse", "cusolver", "cudss", "CUDABlas", "CUDASpa
 
 def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
     """Return whether torch's own headers would reject the sources too; ready: the directory where `precompile` left their names."""
-    first = next((match for match in re.finditer(r"^.*\berror: .*$", log, re.MULTILINE)), None)
+    first = re.search(r"^.*\berror: .*$", log, re.MULTILINE)
     error = _ERROR.match(first[0]) if first is not None else None
     torch_names = precompiled_names(NAMES_FILE, ready)
     if error is None or error["fatal"] or error["path"] not in sources or not torch_names:
@@ -144,13 +144,11 @@ def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
     message = error["message"]
     if message.startswith("expected ") or _NO_FRAGMENT.search(message):
         return True
-    if (name := _named(_UNKNOWN, message)) is not None:
-        return name not in torch_names
-    if (name := _named(_NO_MEMBER, message)) is not None:
-        # A class of the source's own may have it, and another overload may return that.
-        elsewhere = re.search(rf"(?<![.>\w]){name}\b", texts)
-        return elsewhere is None and name not in torch_names
-    return False
+    name, member = _named(_UNKNOWN, message), _named(_NO_MEMBER, message)
+    # A class of the source's own may have a member, and another overload may return that.
+    if name is None and member is not None and re.search(rf"(?<![.>\w]){member}\b", texts) is None:
+        name = member
+    return name is not None and name not in torch_names
 
 
 def makes_no_entry(sources: Mapping[str, str], ready: Path) -> bool:
@@ -321,12 +319,9 @@ def _taken(header: Path, names: frozenset[str]) -> list[str]:
 
 def _missing(artifact: bytes, trimmed: tuple[str, ...]) -> str | None:
     """A method that torch's inline code calls, and that the sources do not name."""
-    prefixes = {f"{start}{len(method)}{method}": method for method in trimmed for start in ("_ZNK2at6Tensor", "_ZN2at6Tensor")}
-    for name in undefined_names(artifact):
-        match = re.match(r"_ZNK?2at6Tensor(\d+)", name)
-        if match is not None and name[: match.end() + int(match[1])] in prefixes:
-            return f"Tensor::{prefixes[name[: match.end() + int(match[1])]]} is called, but not by name"
-    return None
+    matches = (re.match(r"_ZNK?2at6Tensor(\d+)(\w+)", name) for name in undefined_names(artifact))
+    methods = (match[2][: int(match[1])] for match in matches if match is not None)
+    return next((f"Tensor::{method} is called, but not by name" for method in methods if method in trimmed), None)
 
 
 def _write(path: Path, text: str) -> None:

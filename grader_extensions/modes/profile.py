@@ -168,8 +168,6 @@ def _possible(claim: object) -> bool:
         case wire.LineCounts():
             counts = (claim.requests, claim.transactions, claim.least_transactions, claim.active_lanes, claim.requested_bytes)
             return claim.line > 0 and claim.requests > 0 and max(counts) < 2**53
-        case wire.LineFlops():
-            return claim.line > 0 and claim.flops > 0
     return True
 
 

@@ -725,21 +725,11 @@ class LineCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineFlops:
-    """Floating-point operations that one source line executed; a claim. path, line: as the submission names its files."""
-
-    path: str
-    line: SmallCount
-    flops: Count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessCounts:
     """Counts of the emulated device's sanitizer, in some blocks of each launch: counts, never times. lines: those with the most
-    transactions. flops: the lines with the most. partial: some accesses of these blocks were left out, because they were too many."""
+    transactions. partial: some accesses of these blocks were left out, because they were too many."""
 
     lines: tuple[LineCounts, ...] = ()
-    flops: tuple[LineFlops, ...] = ()
     counted_blocks: Count = 0
     blocks: Count = 0  # of all launches
     partial: bool = False
@@ -995,6 +985,7 @@ RETIRED = {  # fields of facts that a ledger may still hold; they are left out
     Measurement: frozenset({"waited_ns", "done_early", "batch", "batch_size", "left_out_count"}),
     Trial: frozenset({"order_swap", "error_map"}),
     KernelProfile: frozenset({"order_swap"}),
+    AccessCounts: frozenset({"flops"}),
 }
 
 

@@ -49,18 +49,13 @@ def test_a_slip_in_ones_own_name_stays_an_error(name: str, source: str) -> None:
     assert emulation_limits.unknown_name(UNDECLARED.format(name), source) is None
 
 
-def no_toolkit(name: str) -> bool:
-    return False
-
-
 def test_what_is_missing_from_this_machine_is_said() -> None:
     """Thrust and libcu++ come from the toolkit; CUB is the device's own."""
     for header in ("thrust/sort.h", "cuda/std/span", "cuda/functional"):
-        assert f"takes {header} from the CUDA toolkit, and it is not installed here" in str(
-            emulation_limits.missing_header(header, in_toolkit=no_toolkit)
-        )
+        sentence = emulation_limits.missing_header(header, in_toolkit=lambda _: False)
+        assert f"takes {header} from the CUDA toolkit, and it is not installed here" in str(sentence)
     for header in ("cub/cub.cuh", "cuda/barrier", "curand_kernel.h", "cuda/own.cuh", "cublas_v2.h"):
-        assert emulation_limits.missing_header(header, in_toolkit=no_toolkit) is None
+        assert emulation_limits.missing_header(header, in_toolkit=lambda _: False) is None
 
 
 HELPER = "void compare(float* x) {\n    cublasHandle_t handle;\n    cublasCreate(&handle);\n}\n"

@@ -38,7 +38,7 @@ def counts(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def known_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each address is a line."""
-    monkeypatch.setattr(sanitizer_log, "user_lines", lambda _, addresses: {address: ("k.cu", address + 1) for address in addresses})
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda _, addresses, **__: {address: ("k.cu", address + 1) for address in addresses})
 
 
 def read_counted(tmp_path: Path, *lines: object) -> AccessCounts | None:
@@ -100,13 +100,13 @@ def test_what_comes_out_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(found.memory) <= sanitizer_log.NAME_LIMIT
     assert found.message.isprintable()
     # Lines known, each would be a finding of its own.
-    monkeypatch.setattr(sanitizer_log, "user_lines", lambda _, addresses: {address: ("k.cu", address) for address in addresses})
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda _, addresses, **__: {address: ("k.cu", address) for address in addresses})
     assert len(read(tmp_path, *(record(id=number, places=[number + 1]) for number in range(20_000)))) == sanitizer_log.FINDING_LIMIT
 
 
 def test_a_pair_of_lines_is_one_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever access came first, and however often the compiler copied the line; the worst severity stays."""
-    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {10: ("k.cu", 1), 11: ("k.cu", 1), 20: ("k.cu", 2)})
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_, **__: {10: ("k.cu", 1), 11: ("k.cu", 1), 20: ("k.cu", 2)})
     lines = [
         record(id=1, places=[10, 20], severity="warning", count=1),
         record(id=2, places=[20, 11], count=2),
@@ -118,14 +118,14 @@ def test_a_pair_of_lines_is_one_finding(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_two_copies_of_one_barrier_are_no_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler copies a barrier with the code around it."""
-    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {10: ("k.cu", 1), 11: ("k.cu", 1), 20: ("k.cu", 2)})
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_, **__: {10: ("k.cu", 1), 11: ("k.cu", 1), 20: ("k.cu", 2)})
     lines = [record(id=1, kind="divergent_barrier", places=[10, 11]), record(id=2, kind="divergent_barrier", places=[10, 20])]
     assert [one.other_line for one in read(tmp_path, *lines)] == [2]
 
 
 def test_counts_of_a_line_are_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over its instructions that do the same; a later record of a number replaces the earlier. Findings stay apart."""
-    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {64: ("k.cu", 1), 128: ("k.cu", 1), 192: ("k.cu", 2)})
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_, **__: {64: ("k.cu", 1), 128: ("k.cu", 1), 192: ("k.cu", 2)})
     lines = [
         BLOCKS | {"counted": 1, "partial": True},
         counts(requests=1),
@@ -186,8 +186,8 @@ def test_counts_without_fields_are_dropped(tmp_path: Path) -> None:
 
 def test_memory_that_nobody_named_counts_in_the_kernels_own_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the device's headers it may be the device's; atomics are never."""
-    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_: {10: ("k.cu", 1), 20: ("k.cu", 2), 30: ("k.cu", 3), 40: ("k.cu", 4)})
-    monkeypatch.setattr(sanitizer_log, "own_lines", lambda *_: {10: ("k.cu", 1)})
+    everywhere = {10: ("k.cu", 1), 20: ("k.cu", 2), 30: ("k.cu", 3), 40: ("k.cu", 4)}
+    monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_, inlined=True: everywhere if inlined else {10: ("k.cu", 1)})
     lines = [
         counts(id=1, place=10, unnamed=True),
         counts(id=2, place=20, unnamed=True),
@@ -211,13 +211,3 @@ def test_counted_lines_are_few(tmp_path: Path) -> None:
     most = [one.transactions for one in found.lines]
     assert most == sorted(most, reverse=True) and len(most) == sanitizer_log.COUNTED_LINE_LIMIT
     assert most[0] == sanitizer_log.RECORD_LIMIT - 1
-
-
-@pytest.mark.parametrize("runs", [None, 4, [[64]], [[64, -1]], [["64", 1]], [[64, 1 << 53]], [[64, True]], {"64": 1}, [64]], ids=str)
-def test_basic_blocks_of_another_shape_are_dropped(runs: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = list[dict[int, int]]()
-    monkeypatch.setattr(sanitizer_log, "flops_per_line", lambda _, found: seen.append(dict(found)) or {("k.cu", 3): 5, ("k.cu", 4): 9})
-    blocks = {"kind": "basic_blocks"}
-    found = read_counted(tmp_path, BLOCKS, blocks | {"runs": [[128, 1]]}, blocks | {"runs": runs}, blocks | {"runs": [[128, 2], [256, 3]]})
-    assert seen == [{128: 2, 256: 3}]
-    assert found is not None and [(one.line, one.flops) for one in found.flops] == [(4, 9), (3, 5)]

@@ -52,7 +52,7 @@ struct Context {
 
 // mxcsr and the x87 control word are left alone: no kernel changes them.  noipa: the compiler must not conclude from
 // the body which registers survive the call.
-__attribute__((naked, noipa, no_sanitize_coverage)) inline void switch_stack(void** /*save*/, void* /*load*/) {
+__attribute__((naked, noipa)) inline void switch_stack(void** /*save*/, void* /*load*/) {
     asm("pushq %rbp\n\t"
         "pushq %rbx\n\t"
         "pushq %r12\n\t"

@@ -22,12 +22,10 @@ __device__ int integers(uint32_t* out, int n, int lane, uint32_t a, uint32_t b, 
     asm("max.s32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); PUT(r);
     asm("abs.s32 %0, %1;" : "=r"(r) : "r"(a)); PUT(r);
     asm("neg.s32 %0, %1;" : "=r"(r) : "r"(a)); PUT(r);
-    asm("sad.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); PUT(r);
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); PUT(r);
     asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); PUT(r);
     asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); PUT(r);
     asm("dp2a.lo.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); PUT(r);
-    asm("mul24.lo.s32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); PUT(r);
     uint64_t wide, packed;
     asm("mul.wide.u32 %0, %1, %2;" : "=l"(wide) : "r"(a), "r"(b));
     PUT(static_cast<uint32_t>(wide >> 32));
@@ -54,7 +52,6 @@ __device__ int bits(uint32_t* out, int n, int lane, uint32_t a, uint32_t b, uint
     asm("or.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); PUT(r);
     asm("xor.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); PUT(r);
     asm("not.b32 %0, %1;" : "=r"(r) : "r"(a)); PUT(r);
-    asm("cnot.b32 %0, %1;" : "=r"(r) : "r"(a & 1)); PUT(r);
     asm("shl.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(shift)); PUT(r);
     asm("shr.u32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(shift)); PUT(r);
     asm("shr.s32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(shift)); PUT(r);
@@ -114,10 +111,6 @@ __device__ int choices(uint32_t* out, int n, int lane, uint32_t a, uint32_t b, f
     asm("{ .reg .pred p, q; setp.eq.s32 q, %2, 3; setp.lt.and.s32 p, %1, %2, !q; selp.s32 %0, -1, 5, p; }" : "=r"(r) : "r"(a), "r"(lane));
     PUT(r);
     asm("{ .reg .pred p; setp.ltu.f32 p, %1, 0f00000000; selp.s32 %0, 1, 0, p; }" : "=r"(r) : "f"(lane == 4 ? __int_as_float(0x7fc00000) : x));
-    PUT(r);
-    asm("set.lt.u32.s32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    PUT(r);
-    asm("slct.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(lane - 16));
     PUT(r);
     // A loop: count the steps of Euclid's algorithm.
     asm("{\n"
@@ -266,8 +259,6 @@ __device__ int conversions(uint32_t* out, int n, int lane, uint32_t a, float x, 
     asm("cvt.u32.u16 %0, %1;" : "=r"(r) : "r"(a & 0xffff)); PUT(r);
     asm("cvt.sat.s8.s32 %0, %1;" : "=r"(r) : "r"(a)); PUT(r);
     asm("cvt.sat.u16.s32 %0, %1;" : "=r"(r) : "r"(a)); PUT(r);
-    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a % 300), "r"(a % 200 - 150), "r"(0x1234)); PUT(r);
-    asm("cvt.pack.sat.u16.s32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(a % 70000)); PUT(r);
     uint64_t wide;
     asm("cvt.s64.s32 %0, %1;" : "=l"(wide) : "r"(a));
     PUT(static_cast<uint32_t>(wide >> 32));

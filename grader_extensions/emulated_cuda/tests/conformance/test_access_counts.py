@@ -12,6 +12,7 @@ from sandbox.protocol.wire import AccessCounts, LineCounts, MemoryAccess
 pytestmark = pytest.mark.slow  # seconds of g++ each
 
 PROGRAMS = Path(__file__).parent / "programs"
+COUNTS = ("requests", "transactions", "least_transactions", "active_lanes", "requested_bytes")
 EXPECTED = re.compile(r"((?:global|shared)_(?:load|store|atomic)) (\d+) (\d+) (\d+) (\d+) (\d+)")
 
 
@@ -26,23 +27,11 @@ def counts_of(source: Path, folder: Path) -> AccessCounts:
 
 def expected_lines(program: Path) -> set[LineCounts]:
     """What the comments of the program say."""
-    found = set()
-    for number, text in enumerate(program.read_text().splitlines(), start=1):
-        for access, *numbers in EXPECTED.findall(text):
-            requests, transactions, least, lanes, size_bytes = map(int, numbers)
-            found.add(
-                LineCounts(
-                    path=program.name,
-                    line=number,
-                    access=MemoryAccess(access),
-                    requests=requests,
-                    transactions=transactions,
-                    least_transactions=least,
-                    active_lanes=lanes,
-                    requested_bytes=size_bytes,
-                )
-            )
-    return found
+    return {
+        LineCounts(path=program.name, line=number, access=MemoryAccess(access), **dict(zip(COUNTS, map(int, numbers), strict=True)))
+        for number, text in enumerate(program.read_text().splitlines(), start=1)
+        for access, *numbers in EXPECTED.findall(text)
+    }
 
 
 @pytest.mark.parametrize(("name", "counted_blocks", "blocks"), [("access_counts.cu", 17, 142), ("shared_vectors.cu", 3, 3)])

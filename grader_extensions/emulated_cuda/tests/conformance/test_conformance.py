@@ -71,25 +71,20 @@ def test_an_access_out_of_range_dies_of_sigsegv_and_says_where(number: int, wher
     assert outcome.stderr == f"emulated device: {what} in kernel stray{number}, block (0,0,0) {thread}\n"
 
 
-def test_memory_is_gone_after_free(build: Build) -> None:
-    """A use after cudaFree is a fault, not an old value."""
-    main = "int main() { int* x; cudaMalloc(&x, 4); cudaFree(x); late<<<1, 1>>>(x); }"
-    outcome = run(build(f"__global__ void late(int* x) {{ *x = 1; }}\n{main}\n"))
-    assert outcome.returncode == -signal.SIGSEGV
-
-
-def test_a_trap_aborts_and_says_where(build: Build) -> None:
-    """`__trap()` ends the process, as it ends the context on a GPU."""
-    outcome = run(build("__global__ void give_up() { if (threadIdx.x == 2) __trap(); }\nint main() { give_up<<<1, 4>>>(); }\n"))
-    assert outcome.returncode == -signal.SIGABRT
-    assert outcome.stderr == "emulated device: __trap() in kernel give_up, block (0,0,0) thread (2,0,0)\n"
-
-
-def test_an_assert_in_a_kernel_aborts(build: Build) -> None:
-    """A failed assert names the user's file and line."""
-    outcome = run(build("#include <cassert>\n\n__global__ void check(int x) { assert(x == 1); }\nint main() { check<<<1, 1>>>(2); }\n"))
-    assert outcome.returncode == -signal.SIGABRT
-    assert "kernel.cu:3" in outcome.stderr
+@pytest.mark.parametrize(
+    ("body", "ends", "words"),
+    [
+        ("*x = 1;", signal.SIGSEGV, ""),
+        ("if (threadIdx.x == 2) __trap();", signal.SIGABRT, "emulated device: __trap() in kernel k, block (0,0,0) thread (2,0,0)\n"),
+        ("\nassert(x == nullptr);", signal.SIGABRT, "kernel.cu:3"),
+    ],
+    ids=["a use after cudaFree", "a trap", "an assert"],
+)
+def test_a_kernel_that_ends_the_process_says_where(body: str, ends: signal.Signals, words: str, build: Build) -> None:
+    """As it ends the context on a GPU; freed memory has no old value."""
+    main = "int main() { int* x; cudaMalloc(&x, 4); cudaFree(x); k<<<1, 4>>>(x); }"
+    outcome = run(build(f"#include <cassert>\n__global__ void k(int* x) {{ {body} }}\n{main}\n"))
+    assert outcome.returncode == -ends and words in outcome.stderr
 
 
 POISON = """
@@ -173,3 +168,28 @@ def test_more_than_48_kib_of_static_shared_memory_does_not_compile(tmp_path: Pat
     """As with ptxas."""
     text = "__global__ void k(float* x) { __shared__ float s[12289]; s[0] = *x; }\nint main() {}\n"
     assert "uses too much shared data" in compile_emulated(text, tmp_path).stderr
+
+
+NAN_COMPARISONS = """
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cstdio>
+__global__ void k() {{
+    {type} nan = {type}(nanf("")), one = {type}(1.0f), two = {type}(2.0f);
+    {type}2 pair(nan, two), ones(one, one);
+    printf("%d%d%d%d%d%d ", __heq(nan, one), __hne(nan, one), __hlt(nan, one), __hle(nan, one), __hgt(nan, one), __hge(nan, one));
+    printf("%d%d%d%d%d%d ", __hequ(nan, one), __hneu(nan, one), __hltu(nan, one), __hleu(nan, one), __hgtu(nan, one), __hgeu(nan, one));
+    printf("%d%d %08x %08x ", nan == one, nan != one, __hgt2_mask(pair, ones), __hgtu2_mask(pair, ones));
+    printf("%d %d\\n", __hbgt2(pair, ones), __hbgtu2(pair, ones));
+}}
+int main() {{
+    k<<<1, 1>>>();
+    cudaDeviceSynchronize();
+}}
+"""
+
+
+@pytest.mark.parametrize("type_name", ["__half", "__nv_bfloat16"])
+def test_a_comparison_with_nan_is_false_unless_it_is_unordered(type_name: str, build: Build) -> None:
+    """By the CUDA Math API. `__hne` too is false; the operator != is not."""
+    assert run(build(NAN_COMPARISONS.format(type=type_name))).stdout == "000000 111111 01 ffff0000 ffffffff 0 1\n"

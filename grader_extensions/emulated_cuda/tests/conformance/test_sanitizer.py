@@ -5,6 +5,7 @@ Its first line says what is found, and comments mark the lines: `// line`, and `
 
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,55 @@ def test_a_crash_loses_nothing(tmp_path: Path) -> None:
     assert (stray.kind, stray.line, stray.thread) == (SanitizerKind.OUT_OF_BOUNDS, 4, (3, 0, 0))
     assert "4194300 bytes behind the end of an allocation of 4 bytes" in stray.message
     assert (race.kind, race.line) == (SanitizerKind.RACE, 2)
+
+
+# Twenty kernels with a race, and the same with the race put right.
+RACES = HERE / "programs" / "races.cu"
+NUMBERS = range(1, 21)
+# A plain read of what others count with atomics: the value is one of several, and none is torn.
+MILD = {15}
+Look = Callable[[int], list[SanitizerFinding]]
+
+
+def races_built(folder: Path, *flags: str) -> Look:
+    program = compile_sanitized(RACES, folder, *flags)
+
+    def look_at(number: int) -> list[SanitizerFinding]:
+        log = folder / f"log{number}"
+        assert run(program, number, GRADER_SANITIZER_LOG=log).returncode == 0
+        return read_log(log, program)
+
+    return look_at
+
+
+@pytest.fixture(scope="module")
+def racing(tmp_path_factory: pytest.TempPathFactory) -> Look:
+    """What is found in the kernels as they are."""
+    return races_built(tmp_path_factory.mktemp("racing"))
+
+
+@pytest.fixture(scope="module")
+def put_right(tmp_path_factory: pytest.TempPathFactory) -> Look:
+    """What is found with every race put right."""
+    return races_built(tmp_path_factory.mktemp("put_right"), "-DFIXED")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_race_is_found_at_both_its_lines(racing: Look, number: int) -> None:
+    """And nothing of another kind but the memory that was read too early."""
+    marked = {at for at, line in enumerate(RACES.read_text().splitlines(), start=1) if line.endswith(f"// race {number}")}
+    found = [one for one in racing(number) if one.severity is not SanitizerSeverity.INFO]
+    races = [one for one in found if one.kind is SanitizerKind.RACE]
+    severities = {one.severity for one in races}  # lanes of one warp that race are a warning
+    assert severities == {SanitizerSeverity.WARNING} if number in MILD else SanitizerSeverity.ERROR in severities
+    assert marked
+    assert {line for one in races for line in (one.line, one.other_line)} == marked
+    assert {one.kind for one in found} <= {SanitizerKind.RACE, SanitizerKind.UNINITIALISED_READ}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", NUMBERS)
+def test_without_the_race_nothing_is_found(put_right: Look, number: int) -> None:
+    """The same kernel with a barrier, an atomic operation or another place."""
+    assert [one for one in put_right(number) if one.severity is not SanitizerSeverity.INFO] == []

@@ -3,7 +3,6 @@
 
 #include <cxxabi.h>
 
-#include "binding_caster.h"
 #include "binding_rules.h"
 
 // A bound function: its arguments, their defaults, its signature and documentation.
@@ -16,18 +15,8 @@ struct arg {
     constexpr explicit arg(const char* name = nullptr) : name(name) {}
     template <class T>
     arg_v operator=(T&& value) const;
-    arg& noconvert(bool flag = true) {
-        convert = !flag;
-        return *this;
-    }
-    arg& none(bool flag = true) {
-        none_allowed = flag;
-        return *this;
-    }
 
     const char* name;
-    bool convert = true;
-    bool none_allowed = true;
 };
 
 /// An argument with a default.
@@ -37,14 +26,6 @@ struct arg_v : arg {
         : arg(base), value(reinterpret_steal<object>(detail::to_python(std::forward<T>(value)))), text(text) { PyErr_Clear(); }
     template <class T>
     arg_v(const char* name, T&& value, const char* text = nullptr) : arg_v(arg(name), std::forward<T>(value), text) {}
-    arg_v& noconvert(bool flag = true) {
-        arg::noconvert(flag);
-        return *this;
-    }
-    arg_v& none(bool flag = true) {
-        arg::none(flag);
-        return *this;
-    }
 
     object value;
     const char* text;
@@ -56,9 +37,6 @@ inline namespace literals {
 constexpr arg operator""_a(const char* name, size_t) { return arg(name); }
 }  // namespace literals
 
-template <class... Guards>
-struct call_guard;
-
 namespace detail {
 
 /// More than these do not compile, so that a call needs no allocation.
@@ -69,11 +47,14 @@ struct argument_record {
     text shown;
     object value;
     bool named = false;
-    bool convert = true;
-    bool none_allowed = true;
 };
 
-struct function_call;
+struct function_record;
+struct function_call {
+    const function_record* function;
+    bool convert;
+    PyObject* values[argument_limit];
+};
 
 /// One overload.
 struct function_record {
@@ -83,8 +64,6 @@ struct function_record {
     argument_record* arguments = nullptr;
     size_t annotated = 0;
     size_t count = 0;
-    size_t positional = 0;
-    size_t positional_only = 0;
     handle (*call)(function_call& call) = nullptr;
     void* function = nullptr;
     void (*destroy)(void* function) = nullptr;
@@ -103,27 +82,17 @@ GRADER_COLD void destroy(function_record* record) {
 /// Owns a record until it joins a function.
 using record_owner = std::unique_ptr<function_record, void (*)(function_record*)>;
 
-struct function_call {
-    const function_record* function;
-    uint64_t convert;
-    PyObject* values[argument_limit];
-};
-
 GRADER_COLD void add_argument(function_record& function, const arg& argument, handle value, const char* shown) {
     bool named = argument.name != nullptr;
-    if (function.annotated > function.positional && (!named || argument.name[0] == 0))
-        throw std::runtime_error("arg(): cannot specify an unnamed argument after a kw_only() annotation or args() argument");
     argument_record& record = function.arguments[function.annotated++];
     if (named) add(record.name, argument.name);
     record.value = reinterpret_borrow<object>(value);
     record.named = named;
-    record.convert = argument.convert;
-    record.none_allowed = argument.none_allowed;
     if (shown != nullptr) {
         add(record.shown, shown);
     } else if (value) {
-        auto repr = reinterpret_steal<object>(PyObject_Repr(value.ptr()));
-        const char* data = repr ? PyUnicode_AsUTF8(repr.ptr()) : nullptr;
+        object repr = owned(PyObject_Repr(value.ptr()));
+        const char* data = PyUnicode_AsUTF8(repr.ptr());
         if (data == nullptr) throw_python_error();
         add(record.shown, data);
     }
@@ -139,11 +108,7 @@ GRADER_COLD void annotate(function_record& function, const char* doc) {
     function.doc.size = 0;
     add(function.doc, doc == nullptr ? "" : doc);
 }
-inline void annotate(function_record& function, kw_only) { function.positional = function.annotated; }
-inline void annotate(function_record& function, pos_only) { function.positional_only = function.annotated; }
 inline void annotate(function_record&, return_value_policy) {}
-template <class... Guards>
-void annotate(function_record&, call_guard<Guards...>) {}
 
 /// One line, with single spaces; the text of a str stays as it is.
 GRADER_COLD void add_squashed(text& to, const text& from) {
@@ -179,13 +144,11 @@ GRADER_COLD void add_signature(function_record& function, const descr* types) {
     for (size_t i = 0; i < function.count; ++i) {
         const argument_record* argument = function.argument(i);
         if (i > 0) add(to, ", ");
-        if (i == function.positional) add(to, "*, ");
         if (argument != nullptr && argument->named) add(to, argument->name.c_str());
         else add(to, "arg"), add(to, i);
         add(to, ": ");
-        add_type(to, types[i], argument != nullptr && !argument->convert);
+        add_type(to, types[i], false);
         if (argument != nullptr && argument->value) add(to, " = "), add_squashed(to, argument->shown);
-        if (function.positional_only > 0 && i + 1 == function.positional_only) add(to, ", /");
     }
     add(to, ") -> ");
     add_type(to, types[function.count], true);
@@ -293,35 +256,22 @@ struct given {
 
 /// Put the arguments where the function has its parameters; false: they are too many, too few, or other ones.
 inline bool arrange(const function_record& function, const given& given, function_call& call) {
-    if (given.positional > function.positional) return false;
-    if (given.positional < function.positional && function.annotated < function.positional) return false;
+    if (given.positional > function.count) return false;
+    if (given.positional < function.count && function.annotated < function.count) return false;
     call.function = &function;
-    call.convert = 0;
-    size_t at = 0;
-    auto place = [&](PyObject* value, const argument_record* argument) {
-        if (argument != nullptr && !argument->none_allowed && value == Py_None) return false;
-        if (argument == nullptr || argument->convert) call.convert |= uint64_t(1) << at;
-        call.values[at++] = value;
-        return true;
-    };
-    for (; at < given.positional;) {
-        const argument_record* argument = function.argument(at);
-        if (argument != nullptr && argument->named && given.find(argument->name) < given.named) return false;
-        if (!place(given.values[at], argument)) return false;
-    }
-    for (; at < function.positional_only;) {
-        const argument_record& argument = function.arguments[at];
-        if (!argument.value) return false;
-        place(argument.value.ptr(), nullptr);
-        if (!argument.convert) call.convert &= ~(uint64_t(1) << (at - 1));
-    }
     size_t used = 0;
-    for (; at < function.count;) {
-        const argument_record& argument = function.arguments[at];
-        size_t keyword = argument.named ? given.find(argument.name) : given.named;
-        PyObject* value = keyword < given.named ? given.values[given.positional + keyword] : argument.value.ptr();
-        used += keyword < given.named;
-        if (value == nullptr || !place(value, &argument)) return false;
+    for (size_t at = 0; at < function.count; ++at) {
+        const argument_record* argument = function.argument(at);
+        const size_t keyword = argument != nullptr && argument->named ? given.find(argument->name) : given.named;
+        const bool by_keyword = keyword < given.named;
+        if (at < given.positional) {
+            if (by_keyword) return false;
+            call.values[at] = given.values[at];
+        } else {
+            call.values[at] = by_keyword ? given.values[given.positional + keyword] : argument->value.ptr();
+            if (call.values[at] == nullptr) return false;
+            used += by_keyword;
+        }
     }
     return used == given.named;
 }
@@ -366,10 +316,7 @@ inline PyObject* dispatch(PyObject* self, PyObject* const* values, Py_ssize_t po
         for (bool converting : {false, true}) {
             for (function = first; function != nullptr; function = function->next) {
                 if (!arrange(*function, given, call)) continue;
-                // Arguments that only go by keyword do not count here; pybind11 does so.
-                const uint64_t counted = function->positional >= 64 ? ~uint64_t(0) : (uint64_t(1) << function->positional) - 1;
-                if (converting && (call.convert & counted) == 0) continue;
-                if (overloaded && !converting) call.convert = 0;
+                call.convert = converting || !overloaded;
                 result = function->call(call).ptr();
                 if (result != next_overload()) break;
             }

@@ -1,7 +1,6 @@
-// Conversion of vectors, arrays, optionals, pairs and tuples of what is carried, as in pybind11/stl.h and pybind11/cast.h.
+// Conversion of vectors, optionals, pairs and tuples of what is carried, as in pybind11/stl.h and pybind11/cast.h.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -13,26 +12,6 @@ namespace pybind11 __attribute__((visibility("hidden"))) {
 namespace detail {
 
 template <class Value>
-bool take_element(void* container, handle element, bool convert) {
-    make_caster<Value> caster;
-    if (!caster.load(element, convert)) return false;
-    static_cast<std::vector<Value>*>(container)->push_back(cast_op<Value&&>(std::move(caster)));
-    return true;
-}
-template <class Value, class Source>
-handle list_of(Source&& source) {
-    auto list = reinterpret_steal<object>(PyList_New(static_cast<Py_ssize_t>(source.size())));
-    if (!list) throw_python_error();
-    Py_ssize_t index = 0;
-    for (auto&& value : source) {
-        handle made = make_caster<Value>::cast(value, return_value_policy::automatic, handle());
-        if (!made) return handle();
-        PyList_SET_ITEM(list.ptr(), index++, made.ptr());
-    }
-    return list.release();
-}
-
-template <class Value>
 struct type_caster<std::vector<Value>> {
     static_assert(!std::is_pointer_v<Value>, "pointers are not carried");
     bool load(handle source, bool convert) {
@@ -40,55 +19,28 @@ struct type_caster<std::vector<Value>> {
         if (!sequence) return false;
         value.clear();
         value.reserve(length(sequence));
-        return load_elements(sequence, convert, &value, take_element<Value>);
+        return load_elements(sequence, convert, &value, take_element);
     }
-    static handle cast(const std::vector<Value>& source, return_value_policy, handle) { return list_of<Value>(source); }
+    static handle cast(const std::vector<Value>& source, return_value_policy, handle) {
+        object list = owned(PyList_New(static_cast<Py_ssize_t>(source.size())));
+        Py_ssize_t index = 0;
+        for (auto&& element : source) {
+            handle made = make_caster<Value>::cast(element, return_value_policy::automatic, handle());
+            if (!made) return handle();
+            PyList_SET_ITEM(list.ptr(), index++, made.ptr());
+        }
+        return list.release();
+    }
     static constexpr descr parts[] = {make_caster<Value>::name};
     PYBIND11_TYPE_CASTER(std::vector<Value>, (descr{"@collections.abc.Sequence@list@[%]", parts}));
-};
-
-/// The name of an array's type, which has its size in it.
-template <size_t Size>
-struct array_text {
-    char text[96] = {};
-    constexpr array_text() {
-        size_t at = 0;
-        for (const char* from = "typing.Annotated[@collections.abc.Sequence@list@[%], \"FixedSize("; *from != 0; ++from) text[at++] = *from;
-        size_t power = 1;
-        while (Size / power >= 10) power *= 10;
-        for (; power > 0; power /= 10) text[at++] = static_cast<char>('0' + Size / power % 10);
-        for (const char* from = ")\"]"; *from != 0; ++from) text[at++] = *from;
-    }
-};
-template <size_t Size>
-inline constexpr array_text<Size> array_text_of{};
-
-template <class Value, size_t Size>
-struct type_caster<std::array<Value, Size>> {
-    static_assert(!std::is_pointer_v<Value>, "pointers are not carried");
-    using Array = std::array<Value, Size>;
-    bool load(handle source, bool convert) {
-        object sequence = as_sequence(source, convert);
-        if (!sequence || length(sequence) != Size) return false;
-        std::vector<Value> elements;
-        elements.reserve(Size);
-        if (!load_elements(sequence, convert, &elements, take_element<Value>)) return false;
-        fill(elements, std::make_index_sequence<Size>());
-        return true;
-    }
-    static handle cast(const Array& source, return_value_policy, handle) { return list_of<Value>(source); }
-    static constexpr descr parts[] = {make_caster<Value>::name};
-    static constexpr descr name = {array_text_of<Size>.text, parts};
-    template <class T>
-    using cast_op_type = movable_cast_op_type<T>;
-    operator Array*() { return &*value; }
-    operator Array&() { return *value; }
-    operator Array&&()&& { return std::move(*value); }
 
    private:
-    template <size_t... Is>
-    void fill(std::vector<Value>& elements, std::index_sequence<Is...>) { value.emplace(Array{{std::move(elements[Is])...}}); }
-    std::optional<Array> value;
+    static bool take_element(void* container, handle element, bool convert) {
+        make_caster<Value> caster;
+        if (!caster.load(element, convert)) return false;
+        static_cast<std::vector<Value>*>(container)->push_back(cast_op<Value&&>(std::move(caster)));
+        return true;
+    }
 };
 
 template <class Value>
@@ -115,10 +67,9 @@ inline handle pack(object* entries, size_t count) {
     for (size_t i = 0; i < count; ++i) {
         if (!entries[i]) return handle();
     }
-    handle tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
-    if (!tuple) throw_python_error();
+    object tuple = owned(PyTuple_New(static_cast<Py_ssize_t>(count)));
     for (size_t i = 0; i < count; ++i) PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), entries[i].release().ptr());
-    return tuple;
+    return tuple.release();
 }
 /// `tuple[%, %]`
 template <size_t Size>

@@ -6,8 +6,6 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "binding_overload.h"
-
 struct _object;
 using PyObject = _object;
 
@@ -54,8 +52,6 @@ struct arg {
     constexpr explicit arg(const char* = nullptr) {}
     template <class T>
     arg operator=(T&&) const { return *this; }
-    arg& noconvert(bool = true);
-    arg& none(bool = true);
 };
 struct arg_v : arg {
     template <class T>
@@ -64,8 +60,6 @@ struct arg_v : arg {
 inline namespace literals {
 constexpr arg operator""_a(const char* name, size_t) { return arg(name); }
 }  // namespace literals
-template <class... Guards>
-struct call_guard {};
 
 struct attribute {
     template <class T>

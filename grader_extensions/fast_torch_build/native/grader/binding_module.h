@@ -5,35 +5,7 @@
 
 namespace pybind11 __attribute__((visibility("hidden"))) {
 
-/// Objects that live during the call, after the arguments were converted and before the result is.
-template <>
-struct call_guard<> {
-    using type = detail::void_type;
-};
-template <class Guard>
-struct call_guard<Guard> {
-    using type = Guard;
-};
-template <class Guard, class... Rest>
-struct call_guard<Guard, Rest...> {
-    struct type {
-        Guard guard{};
-        typename call_guard<Rest...>::type next{};
-    };
-};
-
 namespace detail {
-
-template <class... Extra>
-struct guard_of {
-    using type = void_type;
-};
-template <class First, class... Rest>
-struct guard_of<First, Rest...> : guard_of<Rest...> {};
-template <class... Guards, class... Rest>
-struct guard_of<call_guard<Guards...>, Rest...> {
-    using type = typename call_guard<Guards...>::type;
-};
 
 template <size_t Index, class T>
 struct argument {
@@ -44,17 +16,16 @@ struct arguments;
 template <size_t... Is, class... Args>
 struct arguments<std::index_sequence<Is...>, Args...> : argument<Is, Args>... {
     bool load([[maybe_unused]] function_call& call) {
-        return (... && static_cast<argument<Is, Args>&>(*this).caster.load(call.values[Is], (call.convert >> Is & 1) != 0));
+        return (... && static_cast<argument<Is, Args>&>(*this).caster.load(call.values[Is], call.convert));
     }
-    template <class Return, class Guard, class Function>
+    template <class Return, class Function>
     Return call(Function& function) {
-        [[maybe_unused]] Guard guard{};
         return function(cast_op<Args>(std::move(static_cast<argument<Is, Args>&>(*this).caster))...);
     }
 };
 
 /// Converts, calls, and converts back.
-template <class Function, class Guard, class Return, class... Args>
+template <class Function, class Return, class... Args>
 handle call_function(function_call& call) {
     arguments<std::make_index_sequence<sizeof...(Args)>, Args...> loaded;
     if (!loaded.load(call)) return next_overload();
@@ -63,10 +34,10 @@ handle call_function(function_call& call) {
         else return *static_cast<Function*>(call.function->function);
     }();
     if constexpr (std::is_void_v<Return>) {
-        loaded.template call<void, Guard>(function);
+        loaded.template call<void>(function);
         return handle(Py_None).inc_ref();
     } else {
-        return to_python(loaded.template call<Return, Guard>(function));
+        return to_python(loaded.template call<Return>(function));
     }
 }
 
@@ -74,13 +45,10 @@ template <class Return, class... Args>
 struct signature {
     /// The names of the arguments' types, and then the result's.  Copied: a caster's own may be visible to other libraries.
     static constexpr descr types[] = {make_caster<Args>::name..., make_caster<std::conditional_t<std::is_void_v<Return>, void_type, Return>>::name};
-    template <class Function, class Guard>
-    static void describe(function_record& record) {
-        static_assert(sizeof...(Args) <= argument_limit, "this many arguments are not carried");
-        record.count = record.positional = sizeof...(Args);
-        record.call = call_function<Function, Guard, Return, Args...>;
-    }
     static constexpr size_t count = sizeof...(Args);
+    static_assert(count <= argument_limit, "this many arguments are not carried");
+    template <class Function>
+    static constexpr auto call = call_function<Function, Return, Args...>;
 };
 // Deduced from a function's type; what is noexcept converts to what is not.
 template <class Return, class... Args>
@@ -138,12 +106,10 @@ GRADER_COLD void add_function(handle module, record_owner record, const descr* t
         first = record.get();
         auto method = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dispatch));
         first->def = {first->name.c_str(), method, METH_FASTCALL | METH_KEYWORDS, nullptr};
-        auto capsule = reinterpret_steal<object>(PyCapsule_New(first, record_name, destroy_records));
-        if (!capsule) throw_python_error();
+        object capsule = owned(PyCapsule_New(first, record_name, destroy_records));
         record.release();
-        auto scope_name = reinterpret_steal<object>(PyObject_GetAttrString(module.ptr(), "__name__"));
-        function = reinterpret_steal<object>(scope_name ? PyCFunction_NewEx(&first->def, capsule.ptr(), scope_name.ptr()) : nullptr);
-        if (!function) throw_python_error();
+        object scope_name = owned(PyObject_GetAttrString(module.ptr(), "__name__"));
+        function = owned(PyCFunction_NewEx(&first->def, capsule.ptr(), scope_name.ptr()));
     }
     text documentation;
     add_documentation(documentation, *first);
@@ -188,7 +154,8 @@ class module_ : public object {
             record->function = new Function(std::forward<Callable>(callable));
             record->destroy = [](void* function) { delete static_cast<Function*>(function); };
         }
-        Signature::template describe<Function, typename detail::guard_of<Extra...>::type>(*record);
+        record->count = Signature::count;
+        record->call = Signature::template call<Function>;
         (detail::annotate(*record, extra), ...);
         detail::add_function(*this, std::move(record), Signature::types);
         return *this;
@@ -205,11 +172,9 @@ namespace detail {
 GRADER_COLD object module_cache() {
     PyObject* state = PyInterpreterState_GetDict(PyInterpreterState_Get());
     if (state == nullptr) throw std::runtime_error("the interpreter has no dictionary");
-    auto key = reinterpret_steal<object>(PyUnicode_FromString("__pybind11_module_cache"));
-    if (PyDict_GetItemWithError(state, key.ptr()) == nullptr) {
-        auto made = reinterpret_steal<object>(PyDict_New());
-        if (!made || PyDict_SetItem(state, key.ptr(), made.ptr()) != 0) throw_python_error();
-    }
+    object key = owned(PyUnicode_FromString("__pybind11_module_cache"));
+    if (PyDict_GetItemWithError(state, key.ptr()) == nullptr && PyDict_SetItem(state, key.ptr(), owned(PyDict_New()).ptr()) != 0)
+        throw_python_error();
     return reinterpret_borrow<object>(PyDict_GetItemWithError(state, key.ptr()));
 }
 
@@ -235,9 +200,7 @@ GRADER_COLD PyObject* create_module(PyObject* spec, PyModuleDef*) {
 GRADER_COLD int execute_module(PyObject* self, void (*body)(module_&)) {
     try {
         auto module = reinterpret_borrow<module_>(self);
-        auto spec = reinterpret_steal<object>(PyObject_GetAttrString(self, "__spec__"));
-        auto name = reinterpret_steal<object>(spec ? PyObject_GetAttrString(spec.ptr(), "name") : nullptr);
-        if (!name) throw_python_error();
+        object name = owned(PyObject_GetAttrString(owned(PyObject_GetAttrString(self, "__spec__")).ptr(), "name"));
         object cache = module_cache();
         if (PyDict_GetItemWithError(cache.ptr(), name.ptr()) != nullptr) return 0;
         body(module);

@@ -12,8 +12,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "binding_overload.h"
-
 // Handles of Python objects and the GIL, with pybind11's names and layout: torch's exported casters take and give them.
 // Hidden as pybind11's own namespace is: two modules in one process must not share these.
 namespace pybind11 __attribute__((visibility("hidden"))) {
@@ -211,5 +209,10 @@ class error_already_set : public std::exception {
 
 /// Out of line, so that each place that can fail costs one call.
 [[noreturn]] GRADER_COLD void throw_python_error() { throw error_already_set(); }
+/// Own a new reference; throw Python's error where there is none.
+inline object owned(PyObject* made) {
+    if (made == nullptr) throw_python_error();
+    return reinterpret_steal<object>(made);
+}
 
 }  // namespace pybind11

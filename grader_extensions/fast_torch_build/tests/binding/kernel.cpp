@@ -114,7 +114,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     m.def("count_of", &count_of, py::arg("xs") = std::vector<Tensor>());
     m.def("same", &same);
     m.def("fail", &fail, "kind"_a);
-    m.def("static_add", &Static::add, py::call_guard<py::gil_scoped_release>());
+    m.def("static_add", &Static::add);
     m.def("functor", Functor{5}, "x"_a = 1);
     int offset = 7;
     auto big = std::make_shared<std::array<int, 64>>();
@@ -126,9 +126,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     m.def("overloaded", static_cast<std::string (*)(int)>(&overloaded), py::arg("n"));
     m.def("overloaded", static_cast<std::string (*)(const Tensor&)>(&overloaded), "Third.", py::arg("x"));
     m.def("overloaded", static_cast<std::string (*)(int, std::optional<Tensor>)>(&overloaded), py::arg("n"), py::arg("x") = py::none());
-    m.def("strict", [](bool) { return "bool"; }, py::arg("x").noconvert());
-    m.def("strict", [](double) { return "double"; }, py::arg("x").noconvert());
-    m.def("strict", [](std::vector<int>) { return "list"; }, py::arg("x").noconvert());
     m.def("prefer", [](std::vector<double> v) { return v.size(); });
     m.def("prefer", [](std::vector<int64_t> v) { return static_cast<int64_t>(v.size()) + 100; });
     m.def("int_", &identity<int>);
@@ -154,8 +151,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     m.def("bools", &identity<std::vector<bool>>);
     m.def("strings", &identity<std::vector<std::string>>);
     m.def("tensors", &identity<std::vector<Tensor>>);
-    m.def("array", &identity<std::array<int, 3>>);
-    m.def("array12", &identity<std::array<double, 12>>);
     m.def("optional_int", &identity<std::optional<int>>, py::arg("x") = std::nullopt);
     m.def("optional_tensor", &identity<c10::optional<Tensor>>, py::arg("x") = c10::nullopt);
     m.def("optional_ref", [](const std::optional<Tensor>& x) { return x.has_value(); }, py::arg("x") = Tensor());
@@ -178,10 +173,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     m.def("dtype", [](at::ScalarType x) { return x; }, py::arg("x") = at::kFloat);
     m.def("scalar", [](const at::Scalar& x) { return x.toDouble(); });
     m.def("object", [](py::object x) { return x; });
-    m.def("keyword", [](int a, int b, int c) { return a * 100 + b * 10 + c; }, py::arg("a"), py::kw_only(), py::arg("b"), py::arg("c") = 3);
-    m.def("positional", [](int a, int b, int c) { return a * 100 + b * 10 + c; }, py::arg("a"), py::arg("b") = 2, py::pos_only(), py::arg("c") = 3);
     m.def("unnamed", [](int a, int b) { return a - b; }, py::arg(), py::arg("b"));
-    m.def("notnone", [](std::optional<Tensor> x) { return x.has_value(); }, py::arg("x").none(false));
     m.def("policy", &twice, py::return_value_policy::move);
     m.def("policy_ref", &same, py::return_value_policy::reference);
     m.def(
@@ -200,6 +192,4 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         }).join();
         return result;
     });
-    m.def("guarded", []() { return PyGILState_Check() != 0; }, py::call_guard<py::gil_scoped_release>());
-    m.def("held", []() { return PyGILState_Check() != 0; });
 }

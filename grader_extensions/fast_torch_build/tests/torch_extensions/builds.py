@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[4]
 TIMEOUT_S = 900
 BUILDER = ("-m", "sandbox.builder.build")
 FULL = (
-    "import sys; from sandbox.builder import build; from sandbox.compilers import fast_headers; "
+    "import sys; from sandbox.builder import build; from grader_extensions.fast_torch_build import fast_headers; "
     "fast_headers.prepare = lambda *_, **__: 'not asked for'; sys.exit(build.main())"
 )
 FULL_BUILDER = ("-c", FULL)  # with torch's own headers, whatever the light ones carry

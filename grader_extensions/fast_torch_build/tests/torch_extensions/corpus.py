@@ -5,9 +5,8 @@ call, `// raises: forward(...)` for one that must raise. Arguments are literals 
 values lie from 0 up to n, `.T` transposes it. A directory is one extension of several files; the file with these lines comes first.
 """
 
-import ast
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,6 +26,13 @@ class Drawn:
     shape: tuple[int, ...]
     below: int | None = None
     transposed: bool = False
+
+    def __mod__(self, below: int) -> "Drawn":
+        return replace(self, below=below)
+
+    @property
+    def T(self) -> "Drawn":
+        return replace(self, transposed=True)
 
 
 Argument: TypeAlias = "Drawn | bool | int | float | str | list[Argument] | None"
@@ -53,8 +59,18 @@ class Extension:
     calls: tuple[Call, ...]
 
 
-class BadLine(Exception):
-    """A line of expectations that can't be read."""
+class _Dtype(str):
+    def __getitem__(self, shape: tuple[int, ...] | int) -> Drawn:  # type: ignore[override]
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        assert math.prod(sizes) < 1_000_000
+        return Drawn(dtype=str(self), shape=sizes)
+
+
+class _Names(dict[str, object]):
+    """Each dtype, and a function that takes down how it is called for any other name."""
+
+    def __missing__(self, name: str) -> object:
+        return _Dtype(name) if name in DTYPES else lambda *arguments, **keywords: (name, arguments, keywords)
 
 
 def load(name: str) -> Extension:
@@ -80,54 +96,14 @@ def expectations(text: str) -> tuple[str, tuple[Call, ...]]:
     """What the first lines of a source say."""
     first, *rest = text.splitlines()
     headers = first.removeprefix(FIRST)
-    if headers not in HEADERS:
-        raise BadLine(f"line 1 is {first!r}; write '{FIRST}light' or '{FIRST}full'")
+    assert headers in HEADERS, f"line 1 is {first!r}; write '{FIRST}light' or '{FIRST}full'"
     calls = []
     for line in rest:
         start = next((start for start in CALLS if line.startswith(start)), None)
         if start is None:
             break
-        calls.append(_call(line.removeprefix(start), raises=CALLS[start]))
-    if not calls:
-        raise BadLine("line 2 names no call; write '// call: forward(float32[3])'")
+        call = line.removeprefix(start)
+        function, arguments, keywords = eval(call, {"__builtins__": {}}, _Names())
+        calls.append(Call(text=call, function=function, arguments=arguments, keywords=keywords, raises=CALLS[start]))
+    assert calls, "line 2 names no call; write '// call: forward(float32[3])'"
     return headers, tuple(calls)
-
-
-def _call(text: str, *, raises: bool) -> Call:
-    try:
-        node = ast.parse(text, mode="eval").body
-    except SyntaxError:
-        raise BadLine(f"{text!r} is no call; write 'forward(float32[3], 2)'") from None
-    match node:
-        case ast.Call(func=ast.Name(id=function), args=arguments, keywords=keywords):
-            named = {keyword.arg: _argument(keyword.value) for keyword in keywords if keyword.arg is not None}
-            return Call(text=text, function=function, arguments=tuple(map(_argument, arguments)), keywords=named, raises=raises)
-    raise BadLine(f"{text!r} is no call; write 'forward(float32[3], 2)'")
-
-
-def _argument(node: ast.expr) -> Argument:
-    match node:
-        case ast.Constant(value=bool() | int() | float() | str() | None as value):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return -value
-        case ast.List(elts=elements):
-            return [_argument(element) for element in elements]
-    return _drawn(node)
-
-
-def _drawn(node: ast.expr) -> Drawn:
-    below, transposed = None, False
-    match node:
-        case ast.BinOp(left=left, op=ast.Mod(), right=ast.Constant(value=int() as limit)):
-            node, below = left, limit
-    match node:
-        case ast.Attribute(value=value, attr="T"):
-            node, transposed = value, True
-    match node:
-        case ast.Subscript(value=ast.Name(id=dtype), slice=size) if dtype in DTYPES:
-            shape = ast.literal_eval(size)
-            shape = shape if isinstance(shape, tuple) else (shape,)
-            if math.prod(shape) < 1_000_000:
-                return Drawn(dtype=dtype, shape=shape, below=below, transposed=transposed)
-    raise BadLine(f"{ast.unparse(node)!r} is no argument; write a literal or a tensor such as 'float32[3, 4]'")

@@ -190,11 +190,6 @@ EMU_PTX_FUNCTION Wide<T> emu_mad_wide(T a, T b, Wide<T> c) {
     using Result = Unsigned<Wide<T>>;
     return static_cast<Wide<T>>(static_cast<Result>(static_cast<Wide<T>>(a) * b) + static_cast<Result>(c));
 }
-EMU_PTX_FUNCTION T emu_mul24_lo(T a, T b) {
-    if constexpr (std::is_signed_v<T>) return __mul24(a, b);
-    else return __umul24(a, b);
-}
-EMU_PTX_FUNCTION T emu_mad24_lo(T a, T b, T c) { return emu_mad_lo<T, 0>(1, emu_mul24_lo<T, 0>(a, b), c); }
 
 template <class T>
 inline T add_with(T a, T b, bool in) {
@@ -225,10 +220,6 @@ EMU_PTX_FUNCTION T emu_rem(T a, T b) {
     if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
     return static_cast<T>(a % b);
 }
-EMU_PTX_FUNCTION T emu_sad(T a, T b, T c) {
-    using U = Unsigned<T>;
-    return static_cast<T>((a < b ? static_cast<U>(b) - static_cast<U>(a) : static_cast<U>(a) - static_cast<U>(b)) + static_cast<U>(c));
-}
 
 EMU_PTX_FUNCTION T emu_bit_and(T a, T b) { return a & b; }
 EMU_PTX_FUNCTION T emu_bit_or(T a, T b) { return a | b; }
@@ -237,7 +228,6 @@ EMU_PTX_FUNCTION T emu_bit_not(T a) {
     if constexpr (std::is_same_v<T, bool>) return !a;
     else return static_cast<T>(~a);
 }
-EMU_PTX_FUNCTION T emu_cnot(T a) { return a == 0; }
 EMU_PTX_FUNCTION T emu_shl(T a, uint32_t by) { return by < bits_of<T> ? static_cast<T>(a << by) : T{0}; }
 EMU_PTX_FUNCTION T emu_shr(T a, uint32_t by) { return static_cast<T>(by < bits_of<T> ? a >> by : a < 0 ? -1 : 0); }
 
@@ -470,13 +460,6 @@ EMU_PTX_COMPARISON(geu, !(a < b))
 EMU_PTX_COMPARISON(num, a == a && b == b)
 EMU_PTX_COMPARISON(nan, a != a || b != b)
 #undef EMU_PTX_COMPARISON
-
-EMU_PTX_FUNCTION bool emu_testp_finite(T a) { return __builtin_isfinite(a); }
-EMU_PTX_FUNCTION bool emu_testp_infinite(T a) { return __builtin_isinf(a); }
-EMU_PTX_FUNCTION bool emu_testp_number(T a) { return a == a; }
-EMU_PTX_FUNCTION bool emu_testp_notanumber(T a) { return a != a; }
-EMU_PTX_FUNCTION bool emu_testp_normal(T a) { return __builtin_isnormal(a); }
-EMU_PTX_FUNCTION bool emu_testp_subnormal(T a) { return a != 0 && __builtin_isfinite(a) && !__builtin_isnormal(a); }
 #undef EMU_PTX_FUNCTION
 
 }  // namespace ptx

@@ -319,15 +319,6 @@ inline uint32_t emu_to_tf32(float value) {
     return bits & ~0x1fffu;
 }
 
-// cvt.pack.sat: a above b, both above what is left of c.
-template <class To>
-inline uint32_t emu_pack(int32_t a, int32_t b, uint32_t c) {
-    constexpr unsigned width = sizeof(To) * 8;
-    auto one = [](int32_t value) { return static_cast<uint32_t>(static_cast<Unsigned<To>>(saturated<To>(value))); };
-    uint32_t pair = one(a) << width | one(b);
-    return width == 16 ? pair : c << 16 | pair;
-}
-
 // ldmatrix, stmatrix and movmatrix (PTX ISA 8.7, 9.7.14.5.15 to 9.7.14.5.17): matrices of 8 x 8 elements of 16 bits.
 
 // Element (row, column) of a matrix whose rows are four registers each.

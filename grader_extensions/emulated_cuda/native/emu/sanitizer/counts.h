@@ -309,8 +309,6 @@ EMU_RAW inline void end_counted_block() {
     clock.counts = false;
 }
 
-EMU_COLD void write_basic_blocks(int file);
-
 EMU_COLD inline void write_totals(int file, unsigned id, const AccessSite& site, Counted kind) {
     static constexpr const char* names[2][3] = {{"global_load", "global_store", "global_atomic"},
                                                 {"shared_load", "shared_store", "shared_atomic"}};
@@ -333,7 +331,6 @@ EMU_COLD inline void flush_counts() {
     for (unsigned site = 0; written && site < counts.site_count; ++site)
         for (Counted kind : {Counted::Global, Counted::Shared, Counted::Unnamed})
             write_totals(file, counted_kinds * site + static_cast<unsigned>(kind), counts.sites[site], kind);
-    if (written) write_basic_blocks(file);
     close(file);
 }
 

@@ -17,7 +17,7 @@
 // What the sanitizer knows of every 4 bytes of device memory: who wrote and read it last, and which bytes exist and hold a value.
 // Shadow pages are made when their memory is first touched.  Nothing here is instrumented, and nothing allocates in a signal handler.
 // For what the compiler must not instrument: the hooks, and all that they call.
-#define EMU_RAW __attribute__((no_sanitize("thread", "alignment", "bounds"), no_sanitize_coverage))
+#define EMU_RAW __attribute__((no_sanitize("thread", "alignment", "bounds")))
 #define EMU_COLD EMU_RAW __attribute__((noinline, cold))
 
 namespace emu EMU_HIDDEN {
