@@ -39,26 +39,9 @@ DTYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTensor:
-    """A tensor in a file: bytes from begin to end, and their sha256."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
-    digest: str
-
-
-@dataclass(slots=True)
-class Left:
-    """How many bytes of tensors may still be read for a problem: each is hashed."""
-
-    bytes: int = TOTAL_LIMIT_BYTES
-
-
-def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> StoredTensor:
-    """The tensor of that key; ValueError where it can't be used. limit_bytes: what the problem's other tensors leave."""
+def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> tuple[str, tuple[int, ...], dict[str, Any]]:
+    """Return the dtype and shape of the tensor of that key, and its begin, end (in bytes) and digest (sha256); ValueError where it can't be
+    used. limit_bytes: what the problem's other tensors leave."""
     if not path.is_file():
         raise ValueError("is not there; fetch the data of the problem set too (such as by `git lfs pull`), or leave the workload out")
     with path.open("rb") as file:
@@ -84,7 +67,7 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Store
         digest = hashlib.sha256()
         while begin + (remaining := end - file.tell()) > begin:
             digest.update(file.read(min(remaining, 1 << 20)))
-    return StoredTensor(dtype=dtype, shape=shape, begin=begin, end=end, digest=digest.hexdigest())
+    return dtype, shape, {"begin": begin, "end": end, "digest": digest.hexdigest()}
 
 
 _Parameter = tuple[str, bool]  # its text, without strings and comments, and whether it has a default
@@ -239,7 +222,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     definition = _definition(files)
     rows = files.workloads(definition.name)
     require_inside(rows, files.root_of_set, files.definition)
-    workloads = tuple(_workloads(files, rows, definition))
+    workloads = tuple(_WorkloadReader(files, definition).read(rows))
     if not workloads:
         raise ProblemInvalid(str(rows), "has no workload; add a line")
     tensors = (*definition.inputs.values(), *definition.outputs.values())
@@ -274,92 +257,89 @@ def _definition(files: DefinitionFiles) -> schema.Definition:
     return definition
 
 
-def _workloads(files: DefinitionFiles, path: Path, definition: schema.Definition) -> Iterator[wire.Workload]:
-    text = read_text(path, FILE_LIMIT_BYTES, PARTS)
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if len(lines) > ROW_LIMIT:
-        raise ProblemInvalid(str(path), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
-    workload_ids, budget = set[str](), Left()
-    for number, line in lines:
-        with reported(path, line, number):
-            row = schema.workload(json.loads(line), definition.name)
-            workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
-            if workload_id in workload_ids:
-                raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
-            workload_ids.add(workload_id)
-            yield _workload(files, definition, row, workload_id, budget)
+class _WorkloadReader:
+    """Reads the workloads of a definition."""
 
+    def __init__(self, files: DefinitionFiles, definition: schema.Definition) -> None:
+        self._files, self._definition = files, definition
+        self._tensors = (*definition.inputs.values(), *definition.outputs.values())
+        self._left_bytes = TOTAL_LIMIT_BYTES  # of tensors that may still be read for the problem: each is hashed
 
-def _workload(
-    files: DefinitionFiles, definition: schema.Definition, row: schema.WorkloadSchema, workload_id: str, budget: Left
-) -> wire.Workload:
-    var = {name for name, axis in definition.axes.items() if axis.type == "var"}
-    if set(row.axes) != var:
-        raise ValueError(f"axes: gives {sorted(row.axes)}, and the definition's var axes are {sorted(var)}; give exactly these")
-    if unknown := sorted(set(row.inputs) - set(definition.inputs)):
-        raise ValueError(f"inputs: {unknown[0]!r} is not an input of the definition; leave it out")
-    try:
-        sizes = definition.sizes(row.axes)
-    except ExpressionInvalid as wrong:
-        raise ValueError(f"axes: {wrong}") from None
-    tensors = (*definition.inputs.values(), *definition.outputs.values())
-    total = sum(item_bytes(tensor.dtype) * math.prod(_shape(tensor, sizes)) for tensor in tensors)
-    if total > WORKLOAD_LIMIT_BYTES:
-        raise ValueError(f"axes: its tensors take {total} bytes; at most {WORKLOAD_LIMIT_BYTES} can be judged, so make them smaller")
-    inputs = {name: _input(files, definition, row, name, sizes, budget) for name in definition.inputs}
-    if not any(source["type"] in ("random", "custom") for source in inputs.values()):
-        raise ValueError("inputs: all of them are fixed, so that an answer could be kept from call to call; make one random")
-    rule = _rule(files, definition, row.tolerance)
-    arguments = {"inputs": inputs, "rule": rule, "custom": definition.custom_inputs_entrypoint, "by_name": files.sol}
-    return wire.Workload(
-        workload_id=workload_id,
-        axes=sizes,
-        tolerance=wire.Tolerance(atol=rule["atol"], rtol=rule["rtol"], budget_factor=None),
-        arguments=json.dumps(arguments, sort_keys=True),
-    )
+    def read(self, path: Path) -> Iterator[wire.Workload]:
+        """Yield the workload of each line."""
+        text = read_text(path, FILE_LIMIT_BYTES, PARTS)
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        if len(lines) > ROW_LIMIT:
+            raise ProblemInvalid(str(path), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
+        workload_ids = set[str]()
+        for number, line in lines:
+            with reported(path, line, number):
+                row = schema.workload(json.loads(line), self._definition.name)
+                workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
+                if workload_id in workload_ids:
+                    raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
+                workload_ids.add(workload_id)
+                yield self._workload(row, workload_id)
 
+    def _workload(self, row: schema.WorkloadSchema, workload_id: str) -> wire.Workload:
+        definition = self._definition
+        var = {name for name, axis in definition.axes.items() if axis.type == "var"}
+        if set(row.axes) != var:
+            raise ValueError(f"axes: gives {sorted(row.axes)}, and the definition's var axes are {sorted(var)}; give exactly these")
+        if unknown := sorted(set(row.inputs) - set(definition.inputs)):
+            raise ValueError(f"inputs: {unknown[0]!r} is not an input of the definition; leave it out")
+        try:
+            sizes = definition.sizes(row.axes)
+        except ExpressionInvalid as wrong:
+            raise ValueError(f"axes: {wrong}") from None
+        total = sum(item_bytes(tensor.dtype) * math.prod(_shape(tensor, sizes)) for tensor in self._tensors)
+        if total > WORKLOAD_LIMIT_BYTES:
+            raise ValueError(f"axes: its tensors take {total} bytes; at most {WORKLOAD_LIMIT_BYTES} can be judged, so make them smaller")
+        inputs = {name: self._input(row, name, sizes) for name in definition.inputs}
+        if not any(source["type"] in ("random", "custom") for source in inputs.values()):
+            raise ValueError("inputs: all of them are fixed, so that an answer could be kept from call to call; make one random")
+        rule = self._rule(row.tolerance)
+        arguments = {"inputs": inputs, "rule": rule, "custom": definition.custom_inputs_entrypoint, "by_name": self._files.sol}
+        return wire.Workload(
+            workload_id=workload_id,
+            axes=sizes,
+            tolerance=wire.Tolerance(atol=rule["atol"], rtol=rule["rtol"], budget_factor=None),
+            arguments=json.dumps(arguments, sort_keys=True),
+        )
 
-def _input(
-    files: DefinitionFiles,
-    definition: schema.Definition,
-    row: schema.WorkloadSchema,
-    name: str,
-    sizes: dict[str, int],
-    budget: Left,
-) -> dict[str, Any]:
-    """Where an input comes from, for the judge. What a workload does not say is random."""
-    tensor, describe = definition.inputs[name], row.inputs.get(name, schema.Random(type="random"))
-    match describe:
-        case schema.Scalar() if tensor.shape is not None:
+    def _input(self, row: schema.WorkloadSchema, name: str, sizes: dict[str, int]) -> dict[str, Any]:
+        """Where an input comes from, for the judge. What a workload does not say is random."""
+        tensor, source = self._definition.inputs[name], row.inputs.get(name, schema.Drawn(type="random"))
+        if source.type == "scalar" and tensor.shape is not None:
             raise ValueError(f"inputs.{name}: is a scalar, and the definition says that it is a tensor; fix one")
-        case schema.Custom() if definition.custom_inputs_entrypoint is None:
+        if source.type == "custom" and self._definition.custom_inputs_entrypoint is None:
             raise ValueError(f"inputs.{name}: is custom, and the definition has no custom_inputs_entrypoint; add it")
-        case schema.Safetensors():
-            path = require_inside(files.root / describe.path, files.root_of_set, files.definition)
-            try:
-                stored = find(path, describe.tensor_key, limit_bytes=budget.bytes)
-            except (ValueError, OSError, RuntimeError) as wrong:  # the last one: links in a circle
-                raise ValueError(f"inputs.{name}: {path} {wrong}") from None
-            if (stored.dtype, stored.shape) != (tensor.dtype, _shape(tensor, sizes)):
-                expected = f"{tensor.dtype} {list(_shape(tensor, sizes))}"
-                raise ValueError(f"inputs.{name}: {path} has {stored.dtype} {list(stored.shape)}, and {expected} is expected; fix one")
-            budget.bytes -= stored.end - stored.begin
-            return {**describe.model_dump(), "path": str(path), "begin": stored.begin, "end": stored.end, "digest": stored.digest}
-    return describe.model_dump()
+        if source.type != "safetensors":
+            return source.model_dump()
+        path = require_inside(self._files.root / source.path, self._files.root_of_set, self._files.definition)
+        shape = _shape(tensor, sizes)
+        try:
+            dtype, stored_shape, place = find(path, source.tensor_key, limit_bytes=self._left_bytes)
+        except (ValueError, OSError, RuntimeError) as wrong:  # the last one: links in a circle
+            raise ValueError(f"inputs.{name}: {path} {wrong}") from None
+        if (dtype, stored_shape) != (tensor.dtype, shape):
+            expected = f"{tensor.dtype} {list(shape)}"
+            raise ValueError(f"inputs.{name}: {path} has {dtype} {list(stored_shape)}, and {expected} is expected; fix one")
+        self._left_bytes -= place["end"] - place["begin"]
+        return {**source.model_dump(), "path": str(path), **place}
 
-
-def _rule(files: DefinitionFiles, definition: schema.Definition, tolerance: schema.ToleranceSchema | None) -> dict[str, Any]:
-    theirs = not files.sol and tolerance is None
-    ratio = MATCHED_RATIO.get(definition.op_type or "", 1.0)
-    of = tolerance or (schema.ToleranceSchema(required_matched_ratio=ratio) if theirs else schema.ToleranceSchema())
-    return {
-        "kind": "flashinfer" if theirs else "sol",
-        "atol": of.max_atol,
-        "rtol": of.max_rtol,
-        "ratio": of.required_matched_ratio,
-        "cap": of.max_error_cap,
-        "negative_inf": of.allow_negative_inf,
-    }
+    def _rule(self, tolerance: schema.ToleranceSchema | None) -> dict[str, Any]:
+        theirs = not self._files.sol and tolerance is None
+        ratio = MATCHED_RATIO.get(self._definition.op_type or "", 1.0)
+        tolerance = tolerance or (schema.ToleranceSchema(required_matched_ratio=ratio) if theirs else schema.ToleranceSchema())
+        return {
+            "kind": "flashinfer" if theirs else "sol",
+            "atol": tolerance.max_atol,
+            "rtol": tolerance.max_rtol,
+            "ratio": tolerance.required_matched_ratio,
+            "cap": tolerance.max_error_cap,
+            "negative_inf": tolerance.allow_negative_inf,
+        }
 
 
 def _rule_text(workloads: Sequence[wire.Workload]) -> str:

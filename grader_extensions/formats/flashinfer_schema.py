@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -18,6 +18,7 @@ RUN = "run"
 LARGEST_AXIS = 2**31 - 1
 LONGEST_NUMBER = 10  # in digits, of a shape
 EXACT = 2**53  # scalars travel as doubles
+_NAME = re.compile(r"\b[A-Za-z_]\w*")  # of an axis in an expression
 
 _Text = Annotated[str, Field(min_length=1)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
@@ -96,26 +97,30 @@ class Definition(StrictModel):
         functions = _functions(self.reference)
         if RUN not in functions:
             raise ValueError(f"reference has no top-level function {RUN!r}; define it")
-        arguments = functions[RUN].args
-        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+        arguments, names = functions[RUN].args, self._parameters()
         if arguments.vararg is None and not len(names) - len(arguments.defaults) <= len(self.inputs) <= len(names):
             raise ValueError(f"reference's run({', '.join(names)}) does not take the {len(self.inputs)} inputs {', '.join(self.inputs)}")
         if self.custom_inputs_entrypoint is not None and self.custom_inputs_entrypoint not in functions:
             raise ValueError(f"custom_inputs_entrypoint: reference has no top-level function {self.custom_inputs_entrypoint!r}; define it")
         return self
 
+    def _parameters(self) -> list[str]:
+        arguments = _functions(self.reference)[RUN].args
+        return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+
     def misnamed(self) -> tuple[str, str] | None:
         """The first parameter of run that has another name than its input, with that; SOL refuses it."""
-        arguments = _functions(self.reference)[RUN].args
-        pairs = zip((argument.arg for argument in (*arguments.posonlyargs, *arguments.args)), self.inputs, strict=False)
+        pairs = zip(self._parameters(), self.inputs, strict=False)
         return next(((parameter, name) for parameter, name in pairs if parameter != name), None)
 
     def sizes(self, var_sizes: dict[str, int]) -> dict[str, int]:
         """Every axis at a workload's var axes; ExpressionInvalid where one has no value."""
-        sizes = {name: axis.value for name, axis in self.axes.items() if isinstance(axis, Const)}
-        sizes |= {name: var_sizes[name] for name, axis in self.axes.items() if isinstance(axis, Var)}
+        sizes = {name: axis.value for name, axis in self.axes.items() if isinstance(axis, Const)} | var_sizes
         expressions = {name: axis.expression for name, axis in self.axes.items() if isinstance(axis, Expr)}
-        needed = {name: _names(name, expression, self.axes) for name, expression in expressions.items()}
+        needed = {name: set(_NAME.findall(expression)) for name, expression in expressions.items()}
+        for name, names in needed.items():
+            if unknown := sorted(names - self.axes.keys()):
+                raise ExpressionInvalid(f"axis {name!r} uses {unknown[0]!r}, which is not in axes; add it there")
         while waiting := expressions.keys() - sizes.keys():
             ready = [name for name in waiting if needed[name] <= sizes.keys()]
             if not ready:
@@ -124,10 +129,10 @@ class Definition(StrictModel):
         return {name: sizes[name] for name in self.axes}
 
 
-class Random(StrictModel):
-    """Drawn anew for every trial."""
+class Drawn(StrictModel):
+    """Drawn anew for every trial; custom: by the definition's custom_inputs_entrypoint, which is SOL's."""
 
-    type: Literal["random"]
+    type: Literal["random", "custom"]
 
 
 class Scalar(StrictModel):
@@ -152,12 +157,6 @@ class Safetensors(StrictModel):
     tensor_key: _Text
 
 
-class Custom(StrictModel):
-    """Made by the definition's custom_inputs_entrypoint; SOL's."""
-
-    type: Literal["custom"]
-
-
 class ToleranceSchema(StrictModel):
     """SOL's, of one workload."""
 
@@ -172,7 +171,7 @@ class WorkloadSchema(StrictModel):
     """A line of workload.jsonl."""
 
     axes: dict[_Name, _Size]
-    inputs: dict[_Name, Annotated[Random | Scalar | Safetensors | Custom, Field(discriminator="type")]]
+    inputs: dict[_Name, Annotated[Drawn | Scalar | Safetensors, Field(discriminator="type")]]
     uuid: Annotated[str, Field(min_length=1, max_length=200)]
     tolerance: ToleranceSchema | None = None
 
@@ -210,17 +209,6 @@ def _functions(text: str) -> dict[str, ast.FunctionDef]:
         line = f" at its line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise ValueError(f"reference is not Python{line}: {error}; fix it") from None
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
-def _names(axis: str, expression: str, axes: Collection[str]) -> set[str]:
-    try:
-        tree = ast.parse(expression.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionInvalid(f"axis {axis!r}: {expression!r} is not an expression; write one such as 'n // 2'") from None
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    if unknown := sorted(names - set(axes)):
-        raise ExpressionInvalid(f"axis {axis!r} uses {unknown[0]!r}, which is not in axes; add it there")
-    return names
 
 
 def _at(axis: str, expression: str, sizes: dict[str, int]) -> int:

@@ -130,7 +130,7 @@ def test_a_workload_takes_no_tensor_from_outside_its_set(tmp_path, how):
 def test_the_tensors_of_a_problem_are_bounded(tmp_path):
     """Before they are read; and a shape that no tensor has is not multiplied out."""
     write_tensor(path := tmp_path / "x")
-    assert flashinfer.find(path, "x", limit_bytes=16).shape == (4,)
+    assert flashinfer.find(path, "x", limit_bytes=16)[1] == (4,)
     with pytest.raises(ValueError, match="is too much"):
         flashinfer.find(path, "x", limit_bytes=15)
     for shape in ((1,) * 33, (1 << 41,)):
@@ -235,13 +235,3 @@ def test_a_tolerance_that_no_float_holds_is_no_tolerance(tmp_path: Path) -> None
         file.write(f"\ncheck_implementation = make_match_reference(ref_kernel, rtol={HUGE}, atol=1e999)\n")
     with suppress(ProblemInvalid):
         reference_kernels.load(tmp_path / "r" / "scaled_add")
-
-
-def test_a_dropout_that_no_float_holds_is_refused(tmp_path: Path) -> None:
-    """It was an OverflowError too."""
-    model = f"class Model(nn.Module):\n    def __init__(self):\n        self.d = nn.Dropout({HUGE})\n"
-    model += "    def forward(self, x):\n        return x\n"
-    functions = "def get_inputs(): return []\ndef get_init_inputs(): return []\n"
-    (tmp_path / "1_A.py").write_text(f"import torch.nn as nn\n{model}{functions}")
-    with pytest.raises(ProblemInvalid):
-        kernelbench.load(tmp_path / "1_A.py")
