@@ -71,7 +71,7 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
 
     @cache  # made when it is first needed
     def wide_reference() -> Reference:
-        return _reference(_moved(source.model(), torch.float64, where), call, constants)
+        return _reference(_moved(source.drawn_model()[0], torch.float64, where), call, constants)
 
     def wide(inputs: Tensors) -> Tensors:
         return problem_code.in_double(wide_reference(), inputs)
@@ -130,12 +130,9 @@ class _ModelSource:
             raise ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
         return list(values)
 
-    def model(self, making: Making = _FOR_REAL) -> torch.nn.Module:
-        """A model as a runner makes it, on the CPU, then cast."""
-        return self.drawn_model(making)[0]
-
     def drawn_model(self, making: Making = _FOR_REAL) -> tuple[torch.nn.Module, dict[str, Constant]]:
-        """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
+        """A model as a runner makes it, on the CPU, then cast; and the constants in whose place it has drawn weights, by name: none where
+        they are kept, or have no memory."""
         values = self.arguments(making)
         weights = self.constant_weights(_numbers(values))
         with problem_code.seeded(f"model {self.seed}"), blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
@@ -374,14 +371,14 @@ def _trace(source: _ModelSource, key: str, where: str, making: Making, weight_fa
             raise ReferenceTooLarge(text)
 
     require_memory(0, 0)
-    traced_model = source.model(making)
+    traced_model = source.drawn_model(making)[0]
     traced_model = traced_model.to(where) if real else traced_model
     weight_bytes = _size([*traced_model.parameters(), *traced_model.buffers()])
     require_memory(weight_bytes, 0)
-    weights, before, watch = kept_tensors(traced_model), _Kept(traced_model), _TraceMode()
+    weights, watch = kept_tensors(traced_model), _TraceMode(traced_model)
     with blamed("forward"), making, watch:
         outputs = problem_code.as_tensors(traced_model(*values), "forward")
-    written, rebound = before.changes(traced_model, watch.written)
+    written, rebound = watch.changes()
     require_memory(weight_bytes, _size(outputs))
     return TracedCall(inputs=values, outputs=outputs, weights=weights, written=written, rebound=rebound)
 
@@ -403,11 +400,15 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Looks at every operation: refuses what draws random numbers, and remembers running statistics."""
+    """Looks at every operation of a call: refuses what draws random numbers, and finds what it changes in a model."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.written: set[int] = set()
+        self._model, self._running = model, set[int]()
+        self._versions = {name: item._version for name, item in named_tensors(model).items()}
+        self._attributes = {name: _attributes(module) for name, module in model.named_modules()}
+        tensors = [value for fields in self._attributes.values() for value in fields.values() if torch.is_tensor(value)]
+        self._attribute_versions = {id(tensor): tensor._version for tensor in tensors}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         """Look at the operation, then do it."""
@@ -424,31 +425,21 @@ class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
             raise ReferenceFailed(text)
         if named.get("training", True):
-            self.written |= {id(named[name]) for name in _RUNNING if torch.is_tensor(named.get(name))}
+            self._running |= {id(named[name]) for name in _RUNNING if torch.is_tensor(named.get(name))}
         return func(*args, **(kwargs or {}))
 
-
-class _Kept:
-    """A model before it was called: what a call could change."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.versions = {name: item._version for name, item in named_tensors(model).items()}
-        self.attributes = {name: _attributes(module) for name, module in model.named_modules()}
-        tensors = [value for fields in self.attributes.values() for value in fields.values() if torch.is_tensor(value)]
-        self.attribute_versions = {id(tensor): tensor._version for tensor in tensors}
-
-    def changes(self, model: torch.nn.Module, running: set[int]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """Return the tensors that the call changed. A tensor that a later call would read is no change but a fault: answers would depend on
-        earlier calls."""
-        tensors = named_tensors(model)
-        written = tuple(name for name, tensor in tensors.items() if id(tensor) in running or tensor._version != self.versions.get(name))
+    def changes(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """Return the tensors and the attributes that the call changed. A tensor that a later call would read is no change but a fault:
+        answers would depend on earlier calls."""
+        tensors = named_tensors(self._model).items()
+        written = tuple(name for name, item in tensors if id(item) in self._running or item._version != self._versions.get(name))
         rebound = []
-        for name, module in model.named_modules():
-            before, after = self.attributes.get(name, {}), _attributes(module)
+        for name, module in self._model.named_modules():
+            before, after = self._attributes.get(name, {}), _attributes(module)
             for key in sorted(before.keys() | after.keys()):
                 old = before.get(key)
                 moved = key not in before or key not in after or old is not after[key]
-                if torch.is_tensor(old) and (moved or old._version != self.attribute_versions[id(old)]):
+                if torch.is_tensor(old) and (moved or old._version != self._attribute_versions[id(old)]):
                     raise ReferenceFailed(
                         f"forward changes self.{key}, a tensor that it had before: the answer would depend on the calls before; "
                         "use a local variable in forward, or make it an input"

@@ -247,12 +247,6 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ProblemInvalid(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
-        except (
-            LookupError,
-            AttributeError,
-            TypeError,
-            ValueError,
-            OverflowError,
-        ) as error:  # PyYAML's, of a value that no tag fits
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML's, of a value that no tag fits
             raise ValueError(f"can't be read: a value is not what its tag says ({type(error).__name__}: {error}); fix the value") from None
         return model.model_validate(value)

@@ -257,22 +257,23 @@ def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
     if any(case.inputs.keys() - inputs.keys() or case.outputs.keys() - outputs.keys() for case in runs):
         text = "a hidden workload has tensors that no public one has, and a submission would see that there are such; add a public one"
         raise ReferenceFailed(text)
-    given = [list(nests.in_slots(inputs, case.inputs).values()) for case in runs]
+    drawn = [list(nests.in_slots(inputs, case.inputs).values()) for case in runs]
     returned = [_named("y", nests.in_slots(outputs, case.outputs).values()) for case in runs]
     around = [case.around([*inputs], [*outputs], needed) for case in runs]
-    # Some shapes may have several surroundings.
-    if marked := any(given.index(shapes) != index and around[given.index(shapes)] != around[index] for index, shapes in enumerate(given)):
-        given = [[*shapes, nests.mark(index)] for index, shapes in enumerate(given)]
-    if (count := len(given[0])) + len(outputs) > TENSOR_LIMIT:
+    # Cases of the same shapes may differ in what is around them.
+    twins = [drawn.index(shapes) for shapes in drawn]
+    if marked := any(around[index] != around[twin] for index, twin in enumerate(twins)):
+        drawn = [[*shapes, nests.mark(index)] for index, shapes in enumerate(drawn)]
+    if (count := len(drawn[0])) + len(outputs) > TENSOR_LIMIT:
         raise ReferenceFailed(f"{count} tensors in data and {len(outputs)} in the output; {TENSOR_LIMIT} can be sent")
     workloads = []
-    for workload, tensors, answers, (data, result, scratch) in zip(spec.workloads, given, returned, around, strict=True):
+    for workload, tensors, answers, (data, result, scratch) in zip(spec.workloads, drawn, returned, around, strict=True):
         mark = ["tensor", len(inputs)] if marked else ["value", None]
         behind = pytree.renumbered(result, range(count, count + len(outputs)))
         template = json.dumps(["tuple", [data, mark, behind]])
         arguments = {"case": json.loads(workload.arguments)["case"], "template": template, "scratch": scratch}
         workloads.append(replace(workload, axes=nests.axes(_named("x", tensors) | answers), arguments=json.dumps(arguments)))
-    return replace(spec, inputs=nests.specs(_named("x", given[0])), outputs=nests.specs(returned[0]), workloads=tuple(workloads), axes=())
+    return replace(spec, inputs=nests.specs(_named("x", drawn[0])), outputs=nests.specs(returned[0]), workloads=tuple(workloads), axes=())
 
 
 class _CaseRun:
