@@ -210,7 +210,7 @@ def test_a_reference_that_answers_twice_in_two_ways_is_refused() -> None:
         ("return x[0]", "the problem declares torch.float32 (4, 64)"),
         ("return x.double()", "the problem declares torch.float32"),
         ("return x, x", "returned 2 outputs"),
-        ("return 3", "is a int; return a tensor"),
+        ("return 3", "is a int; the problem declares torch.float32"),
         ("return torch.matmul(x, torch.ones(64, 64))", "with inputs in float64, for the error budget"),
         ("import nowhere", "nowhere"),
     ],
