@@ -7,6 +7,7 @@ workloads only (`problem_files.py`).
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import hashlib
 import json
@@ -15,14 +16,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
 
 from grader.errors import ProblemInvalid
-from grader.formats.arithmetic import ExpressionInvalid
+from grader.formats.arithmetic import LENGTH_LIMIT, ExpressionInvalid, evaluate
 from grader.formats.inside import require_inside
+from grader.formats.validation_messages import StrictModel
 from grader.model import NewSubmission, Problem, problem_id_of
 from grader.rules.sweep import item_bytes
-from grader_extensions.formats import flashinfer_schema as schema
 from grader_extensions.formats import problem_files
 from grader_extensions.formats.problem_files import digest_of, read_text, reported
 from sandbox.protocol import wire
@@ -30,9 +33,237 @@ from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages
 from sandbox.protocol.source_tokens import COMMENT, PYTHON, STRING, tokens
 
+RUN = "run"
+NARROW_DTYPES = {"float8_e4m3fn", "float8_e5m2"}  # which only Python submissions can take
+SAFE_DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool"}
+TENSOR_LIMIT, RANK_LIMIT = 24, 8
+LARGEST_AXIS = 2**31 - 1
+LONGEST_NUMBER = 10  # in digits, of a shape
+EXACT = 2**53  # scalars travel as doubles
+_NAME = re.compile(r"\b[A-Za-z_]\w*")  # of an axis in an expression
+
+_Text = Annotated[str, Field(min_length=1)]
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
+_Size = Annotated[int, Field(ge=0, le=LARGEST_AXIS)]
+_Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1", "float4_e2m1fn_x2",
+    "int64", "int32", "int16", "int8", "bool",
+]  # fmt: skip
+
+
+class Const(StrictModel):
+    """An axis that never changes."""
+
+    type: Literal["const"]
+    value: _Size
+    description: str | None = None
+
+
+class Var(StrictModel):
+    """An axis that each workload gives."""
+
+    type: Literal["var"]
+    description: str | None = None
+
+
+class Expr(StrictModel):
+    """An axis that follows from others; SOL's."""
+
+    type: Literal["expr"]
+    expression: Annotated[str, Field(min_length=1, max_length=LENGTH_LIMIT)]
+    description: str | None = None
+
+
+class TensorSchema(StrictModel):
+    """An input or output. shape: names of axes and whole numbers; None is a scalar."""
+
+    shape: list[_Text] | None
+    dtype: DType
+    description: str | None = None
+
+
+class Definition(StrictModel):
+    """definition.json."""
+
+    name: _Text
+    op_type: _Text | None = None
+    axes: dict[_Name, Annotated[Const | Var | Expr, Field(discriminator="type")]] = Field(max_length=64)
+    custom_inputs_entrypoint: _Name | None = None
+    inputs: dict[_Name, TensorSchema] = Field(min_length=1, max_length=23)
+    outputs: dict[_Name, TensorSchema] = Field(min_length=1, max_length=8)
+    reference: _Text
+    constraints: list[_Text] | None = None
+    tags: list[str] | None = None
+    description: str | None = None
+    hf_id: str | None = None
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Definition:
+        if both := set(self.inputs) & set(self.outputs):
+            raise ValueError(f"{sorted(both)[0]!r} is an input and an output; rename one")
+        for name, tensor in {**self.inputs, **self.outputs}.items():
+            for axis in tensor.shape or ():
+                number = axis.isdecimal() and axis.isascii() and len(axis) < LONGEST_NUMBER
+                if not number and axis not in self.axes:
+                    raise ValueError(f"the shape of {name!r} uses {axis!r}, which is not in axes; add it there")
+        for text in self.constraints or ():
+            try:
+                ast.parse(text, mode="eval")
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                raise ValueError(f"constraint {text!r} is not an expression; fix it, or leave it out") from None
+        return self
+
+    @model_validator(mode="after")
+    def _reference_fits(self) -> Definition:
+        functions = _definitions(self.reference)
+        if RUN not in functions:
+            raise ValueError(f"reference has no top-level function {RUN!r}; define it")
+        arguments, names = functions[RUN].args, self._parameters()
+        if arguments.vararg is None and not len(names) - len(arguments.defaults) <= len(self.inputs) <= len(names):
+            raise ValueError(f"reference's run({', '.join(names)}) does not take the {len(self.inputs)} inputs {', '.join(self.inputs)}")
+        if self.custom_inputs_entrypoint is not None and self.custom_inputs_entrypoint not in functions:
+            raise ValueError(f"custom_inputs_entrypoint: reference has no top-level function {self.custom_inputs_entrypoint!r}; define it")
+        return self
+
+    def _parameters(self) -> list[str]:
+        arguments = _definitions(self.reference)[RUN].args
+        return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+
+    def misnamed(self) -> tuple[str, str] | None:
+        """The first parameter of run that has another name than its input, with that; SOL refuses it."""
+        pairs = zip(self._parameters(), self.inputs, strict=False)
+        return next(((parameter, name) for parameter, name in pairs if parameter != name), None)
+
+    def sizes(self, var_sizes: dict[str, int]) -> dict[str, int]:
+        """Every axis at a workload's var axes; ExpressionInvalid where one has no value."""
+        sizes = {name: axis.value for name, axis in self.axes.items() if isinstance(axis, Const)} | var_sizes
+        expressions = {name: axis.expression for name, axis in self.axes.items() if isinstance(axis, Expr)}
+        needed = {name: set(_NAME.findall(expression)) for name, expression in expressions.items()}
+        for name, names in needed.items():
+            if unknown := sorted(names - self.axes.keys()):
+                raise ExpressionInvalid(f"axis {name!r} uses {unknown[0]!r}, which is not in axes; add it there")
+        while waiting := expressions.keys() - sizes.keys():
+            ready = [name for name in waiting if needed[name] <= sizes.keys()]
+            if not ready:
+                raise ExpressionInvalid(f"axes {', '.join(sorted(waiting))} are defined by each other; give one of them a value")
+            sizes |= {name: _at(name, expressions[name], sizes) for name in ready}
+        return {name: sizes[name] for name in self.axes}
+
+
+class Drawn(StrictModel):
+    """Drawn anew for every trial; custom: by the definition's custom_inputs_entrypoint, which is SOL's."""
+
+    type: Literal["random", "custom"]
+
+
+class Scalar(StrictModel):
+    """A number that never changes."""
+
+    type: Literal["scalar"]
+    value: bool | int | Annotated[float, Field(allow_inf_nan=False)]
+
+    @field_validator("value")
+    @classmethod
+    def _travels(cls, value: bool | int | float) -> bool | int | float:
+        if isinstance(value, int) and abs(value) > EXACT:
+            raise ValueError(f"{value} is over 2 ** 53, beyond which scalars are not exact; write a smaller one")
+        return value
+
+
+class Safetensors(StrictModel):
+    """A tensor of a file."""
+
+    type: Literal["safetensors"]
+    path: _Text
+    tensor_key: _Text
+
+
+class ToleranceSchema(StrictModel):
+    """SOL's, of one workload."""
+
+    max_atol: _Finite = 1e-2
+    max_rtol: _Finite = 1e-2
+    required_matched_ratio: Annotated[float, Field(gt=0, le=1)] = 0.99
+    max_error_cap: _Finite | None = None
+    allow_negative_inf: bool = False
+
+
+class WorkloadSchema(StrictModel):
+    """A line of workload.jsonl."""
+
+    axes: dict[_Name, _Size]
+    inputs: dict[_Name, Annotated[Drawn | Scalar | Safetensors, Field(discriminator="type")]]
+    uuid: Annotated[str, Field(min_length=1, max_length=200)]
+    tolerance: ToleranceSchema | None = None
+
+    @model_validator(mode="after")
+    def _custom_is_all(self) -> WorkloadSchema:
+        kinds = {input_value.type for input_value in self.inputs.values()}
+        if "custom" in kinds and kinds & {"random", "safetensors"}:
+            raise ValueError("inputs has custom ones next to random ones or safetensors; make all of them custom")
+        return self
+
+
+class Row(StrictModel):
+    """A line of a trace set: a trace without solution."""
+
+    definition: str
+    workload: WorkloadSchema
+    solution: None = None
+    evaluation: None = None
+
+
+def parsed_workload(row: Any, name: str) -> WorkloadSchema:
+    """The workload of a line, which may be that of a trace set; ValueError where it is of another definition."""
+    if not isinstance(row, dict) or "workload" not in row:
+        return WorkloadSchema.model_validate(row)
+    parsed = Row.model_validate(row)
+    if parsed.definition != name:
+        raise ValueError(f"definition: it is of {parsed.definition!r}, not of {name!r}; leave the line out")
+    return parsed.workload
+
+
+def _definitions(text: str) -> dict[str, ast.FunctionDef]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f" at its line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise ValueError(f"reference is not Python{line}: {error}; fix it") from None
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _at(axis: str, expression: str, sizes: dict[str, int]) -> int:
+    try:
+        value = evaluate(expression, sizes, with_signs=True)
+    except ExpressionInvalid as wrong:
+        raise ExpressionInvalid(f"axis {axis!r} {wrong}") from None
+    if value > LARGEST_AXIS:
+        raise ExpressionInvalid(f"axis {axis!r} is {value}; the largest is 2 ** 31 - 1")
+    return value
+
+
+def not_judged(definition: Definition) -> str | None:
+    """Why a definition can't be judged here; None where it can."""
+    tensors = {**definition.inputs, **definition.outputs}
+    if definition.op_type == "sampling":
+        return "op_type: 'sampling' is judged by the distribution of many samples, which is not done here; leave the problem out"
+    if definition.name.startswith("dsa_topk_indexer"):
+        return "name: dsa_topk_indexer problems are judged by the scores of what is chosen, which is not done here; leave the problem out"
+    if len(tensors) > TENSOR_LIMIT:
+        return f"inputs: there are {len(tensors)} inputs and outputs; {TENSOR_LIMIT} can be judged"
+    for name, tensor in tensors.items():
+        if tensor.dtype not in SAFE_DTYPES | NARROW_DTYPES:  # the shape of float4 counts numbers, and torch's counts bytes
+            dtypes = ", ".join(sorted(SAFE_DTYPES | NARROW_DTYPES))
+            return f"{name}.dtype: {tensor.dtype} can't be judged here; what can is of {dtypes}"
+        if len(tensor.shape or ()) > RANK_LIMIT:
+            return f"{name}.shape: has {len(tensor.shape or ())} dimensions; at most {RANK_LIMIT} can be judged"
+    return None
+
+
 HEADER_LIMIT_BYTES, TENSOR_LIMIT_BYTES = 16 << 20, 1 << 30
 TOTAL_LIMIT_BYTES = 16 << 30  # of one problem
-RANK_LIMIT, SIZE_LIMIT = 32, 1 << 40
+STORED_RANK_LIMIT, STORED_SIZE_LIMIT = 32, 1 << 40  # of a tensor in a file
 DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "BOOL": "bool",
@@ -59,7 +290,7 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> tuple
             raise ValueError(f"is cut off, or {key!r} has over {TENSOR_LIMIT_BYTES} bytes; fetch it again")
         if end - begin > limit_bytes:
             raise ValueError(f"is too much: the tensors of a problem may have {TOTAL_LIMIT_BYTES} bytes; leave workloads out")
-        if len(shape) > RANK_LIMIT or max(shape, default=0) > SIZE_LIMIT:
+        if len(shape) > STORED_RANK_LIMIT or max(shape, default=0) > STORED_SIZE_LIMIT:
             raise ValueError(f"says of {key!r} that it has a shape that no tensor has; fetch it again")
         if end - begin != math.prod(shape) * item_bytes(dtype):
             raise ValueError(f"says of {key!r} that {end - begin} bytes are of the shape {list(shape)}; fetch it again")
@@ -71,8 +302,6 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> tuple
 
 
 _Parameter = tuple[str, bool]  # its text, without strings and comments, and whether it has a default
-
-RUN = "run"
 ENTRIES = (RUN, "solution", "custom_kernel")
 _ATOM = re.compile(r"^[\f\ufeff]*+def[ \t]++(\w++)[ \t]*+\(|\blambda\b|[(\[{)\]},:=]", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^[ \t]*(?://|#)[ \t]*grader:[^\n]*\bdestination=(true|false)\b", re.MULTILINE)
@@ -232,7 +461,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     workloads = tuple(dataclasses.replace(workload, device_kind=kind) for workload, kind in zip(workloads, kinds, strict=True))
     problem_id = problem_id_of(definition.name)
     spec = _spec(problem_id, definition, workloads)
-    is_plain = all(tensor.dtype in schema.SAFE_DTYPES for tensor in tensors)  # C++ can take them
+    is_plain = all(tensor.dtype in SAFE_DTYPES for tensor in tensors)  # C++ can take them
     compiled = [language for language in languages() if language != "python"] if spec.axes and is_plain else []
     return Problem(
         problem_id=problem_id, title=definition.name, languages=("python", *compiled), spec=spec, statement=definition.description or ""
@@ -241,18 +470,18 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
 
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
-    return problem_files.unusable({"reference": problem.spec.reference}, "reference", (schema.RUN,))
+    return problem_files.unusable({"reference": problem.spec.reference}, "reference", (RUN,))
 
 
-def _definition(files: DefinitionFiles) -> schema.Definition:
+def _definition(files: DefinitionFiles) -> Definition:
     text = read_text(files.definition, FILE_LIMIT_BYTES, PARTS)
     with reported(files.definition, text):
-        definition = schema.Definition.model_validate(json.loads(text))
+        definition = Definition.model_validate(json.loads(text))
     if not files.sol and definition.op_type is None:
         raise ProblemInvalid(str(files.definition), "op_type: is not there; add it")
     if files.sol and (pair := definition.misnamed()):
         raise ProblemInvalid(str(files.definition), f"reference: run's parameter {pair[0]!r} is the input {pair[1]!r}; give it that name")
-    if why := schema.not_judged(definition):
+    if why := not_judged(definition):
         raise ProblemInvalid(str(files.definition), why)
     return definition
 
@@ -260,7 +489,7 @@ def _definition(files: DefinitionFiles) -> schema.Definition:
 class _WorkloadReader:
     """Reads the workloads of a definition."""
 
-    def __init__(self, files: DefinitionFiles, definition: schema.Definition) -> None:
+    def __init__(self, files: DefinitionFiles, definition: Definition) -> None:
         self._files, self._definition = files, definition
         self._tensors = (*definition.inputs.values(), *definition.outputs.values())
         self._left_bytes = TOTAL_LIMIT_BYTES  # of tensors that may still be read for the problem: each is hashed
@@ -274,14 +503,14 @@ class _WorkloadReader:
         workload_ids = set[str]()
         for number, line in lines:
             with reported(path, line, number):
-                row = schema.workload(json.loads(line), self._definition.name)
+                row = parsed_workload(json.loads(line), self._definition.name)
                 workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
                 if workload_id in workload_ids:
                     raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
                 workload_ids.add(workload_id)
                 yield self._workload(row, workload_id)
 
-    def _workload(self, row: schema.WorkloadSchema, workload_id: str) -> wire.Workload:
+    def _workload(self, row: WorkloadSchema, workload_id: str) -> wire.Workload:
         definition = self._definition
         var = {name for name, axis in definition.axes.items() if axis.type == "var"}
         if set(row.axes) != var:
@@ -307,9 +536,9 @@ class _WorkloadReader:
             arguments=json.dumps(arguments, sort_keys=True),
         )
 
-    def _input(self, row: schema.WorkloadSchema, name: str, sizes: dict[str, int]) -> dict[str, Any]:
+    def _input(self, row: WorkloadSchema, name: str, sizes: dict[str, int]) -> dict[str, Any]:
         """Where an input comes from, for the judge. What a workload does not say is random."""
-        tensor, source = self._definition.inputs[name], row.inputs.get(name, schema.Drawn(type="random"))
+        tensor, source = self._definition.inputs[name], row.inputs.get(name, Drawn(type="random"))
         if source.type == "scalar" and tensor.shape is not None:
             raise ValueError(f"inputs.{name}: is a scalar, and the definition says that it is a tensor; fix one")
         if source.type == "custom" and self._definition.custom_inputs_entrypoint is None:
@@ -328,10 +557,10 @@ class _WorkloadReader:
         self._left_bytes -= place["end"] - place["begin"]
         return {**source.model_dump(), "path": str(path), **place}
 
-    def _rule(self, tolerance: schema.ToleranceSchema | None) -> dict[str, Any]:
+    def _rule(self, tolerance: ToleranceSchema | None) -> dict[str, Any]:
         theirs = not self._files.sol and tolerance is None
         ratio = MATCHED_RATIO.get(self._definition.op_type or "", 1.0)
-        tolerance = tolerance or (schema.ToleranceSchema(required_matched_ratio=ratio) if theirs else schema.ToleranceSchema())
+        tolerance = tolerance or (ToleranceSchema(required_matched_ratio=ratio) if theirs else ToleranceSchema())
         return {
             "kind": "flashinfer" if theirs else "sol",
             "atol": tolerance.max_atol,
@@ -358,8 +587,8 @@ def _rule_text(workloads: Sequence[wire.Workload]) -> str:
     return f"{near} for {first['ratio']:.4g} of the elements{cap}"
 
 
-def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> wire.ProblemSpec:
-    def tensors(of: dict[str, schema.TensorSchema]) -> tuple[wire.TensorSpec, ...]:
+def _spec(problem_id: str, definition: Definition, workloads: tuple[wire.Workload, ...]) -> wire.ProblemSpec:
+    def tensors(of: dict[str, TensorSchema]) -> tuple[wire.TensorSpec, ...]:
         return tuple(
             wire.TensorSpec(
                 name=name, dtype=tensor.dtype, shape=tuple(int(axis) if axis.isdecimal() else axis for axis in tensor.shape or ())
@@ -370,7 +599,7 @@ def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.
     return wire.ProblemSpec(
         problem_id=problem_id,
         format=NAME,
-        entry=schema.RUN,
+        entry=RUN,
         inputs=tensors(definition.inputs),
         outputs=tensors(definition.outputs),
         workloads=workloads,
@@ -383,7 +612,7 @@ def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.
     )
 
 
-def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> str:
+def _digest(problem_id: str, definition: Definition, workloads: tuple[wire.Workload, ...]) -> str:
     def of(workload: wire.Workload) -> dict[str, Any]:
         arguments = json.loads(workload.arguments)
         places = {"path", "begin", "end"}  # where data lies decides nothing
@@ -401,5 +630,5 @@ def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wir
     return digest_of(canonical)
 
 
-def _shape(tensor: schema.TensorSchema, sizes: dict[str, int]) -> tuple[int, ...]:
+def _shape(tensor: TensorSchema, sizes: dict[str, int]) -> tuple[int, ...]:
     return tuple(int(axis) if axis.isdecimal() else sizes[axis] for axis in tensor.shape or ())

@@ -203,7 +203,8 @@ class _TaskCase:
         self._data_text, self._data, self._output = json.dumps(data), pytree.builder(data, code.make_object), pytree.builder(output)
         self._input_numbers = [number for number, _ in pytree.leaves(data)]
         self._output_numbers = [number - len(spec.inputs) for number, _ in pytree.leaves(output)]
-        self._output_orders = [inverse(dimensions) for _, dimensions in pytree.leaves(output)]  # how `permute` makes what is sent
+        # How `permute` makes what is sent.
+        self._output_orders = [order and [order.index(dim) for dim in range(len(order))] for _, order in pytree.leaves(output)]
         self._inputs, self.outputs = (nests.shapes_at(tensors, workload.axes) for tensors in (spec.inputs, spec.outputs))
         self.shapes = tuple(shape for _, shape in self._inputs)  # by which the case is found
 
@@ -355,11 +356,6 @@ def _looks_like_buffer(tensor: torch.Tensor, outputs: Sequence[torch.Tensor]) ->
 
 def _named(letter: str, shapes: Iterable[nests.Shape]) -> nests.Shapes:
     return {f"{letter}{index}": shape for index, shape in enumerate(shapes)}
-
-
-def inverse(dimensions: list[int] | None) -> list[int] | None:
-    """Return the inverse of a permutation."""
-    return None if dimensions is None else [dimensions.index(dim) for dim in range(len(dimensions))]
 
 
 def laid_out(tensor: torch.Tensor) -> torch.Tensor:
