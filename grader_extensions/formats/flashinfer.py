@@ -119,21 +119,17 @@ class Definition(StrictModel):
         functions = _definitions(self.reference)
         if RUN not in functions:
             raise ValueError(f"reference has no top-level function {RUN!r}; define it")
-        arguments, names = functions[RUN].args, self._parameters()
+        arguments, names = functions[RUN].args, self.parameters()
         if arguments.vararg is None and not len(names) - len(arguments.defaults) <= len(self.inputs) <= len(names):
             raise ValueError(f"reference's run({', '.join(names)}) does not take the {len(self.inputs)} inputs {', '.join(self.inputs)}")
         if self.custom_inputs_entrypoint is not None and self.custom_inputs_entrypoint not in functions:
             raise ValueError(f"custom_inputs_entrypoint: reference has no top-level function {self.custom_inputs_entrypoint!r}; define it")
         return self
 
-    def _parameters(self) -> list[str]:
+    def parameters(self) -> list[str]:
+        """Return run's names of its inputs."""
         arguments = _definitions(self.reference)[RUN].args
         return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
-
-    def misnamed(self) -> tuple[str, str] | None:
-        """The first parameter of run that has another name than its input, with that; SOL refuses it."""
-        pairs = zip(self._parameters(), self.inputs, strict=False)
-        return next(((parameter, name) for parameter, name in pairs if parameter != name), None)
 
     def sizes(self, var_sizes: dict[str, int]) -> dict[str, int]:
         """Every axis at a workload's var axes; ExpressionInvalid where one has no value."""
@@ -212,16 +208,6 @@ class Row(StrictModel):
     workload: WorkloadSchema
     solution: None = None
     evaluation: None = None
-
-
-def parsed_workload(row: Any, name: str) -> WorkloadSchema:
-    """The workload of a line, which may be that of a trace set; ValueError where it is of another definition."""
-    if not isinstance(row, dict) or "workload" not in row:
-        return WorkloadSchema.model_validate(row)
-    parsed = Row.model_validate(row)
-    if parsed.definition != name:
-        raise ValueError(f"definition: it is of {parsed.definition!r}, not of {name!r}; leave the line out")
-    return parsed.workload
 
 
 def _definitions(text: str) -> dict[str, ast.FunctionDef]:
@@ -479,8 +465,11 @@ def _definition(files: DefinitionFiles) -> Definition:
         definition = Definition.model_validate(json.loads(text))
     if not files.sol and definition.op_type is None:
         raise ProblemInvalid(str(files.definition), "op_type: is not there; add it")
-    if files.sol and (pair := definition.misnamed()):
-        raise ProblemInvalid(str(files.definition), f"reference: run's parameter {pair[0]!r} is the input {pair[1]!r}; give it that name")
+    for parameter, name in zip(definition.parameters(), definition.inputs, strict=False):
+        if files.sol and parameter != name:
+            raise ProblemInvalid(
+                str(files.definition), f"reference: run's parameter {parameter!r} is the input {name!r}; give it that name"
+            )
     if why := not_judged(definition):
         raise ProblemInvalid(str(files.definition), why)
     return definition
@@ -503,12 +492,20 @@ class _WorkloadReader:
         workload_ids = set[str]()
         for number, line in lines:
             with reported(path, line, number):
-                row = parsed_workload(json.loads(line), self._definition.name)
+                row = self._row(json.loads(line))
                 workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
                 if workload_id in workload_ids:
                     raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
                 workload_ids.add(workload_id)
                 yield self._workload(row, workload_id)
+
+    def _row(self, line: Any) -> WorkloadSchema:
+        if not isinstance(line, dict) or "workload" not in line:
+            return WorkloadSchema.model_validate(line)
+        row = Row.model_validate(line)
+        if row.definition != self._definition.name:
+            raise ValueError(f"definition: it is of {row.definition!r}, not of {self._definition.name!r}; leave the line out")
+        return row.workload
 
     def _workload(self, row: WorkloadSchema, workload_id: str) -> wire.Workload:
         definition = self._definition

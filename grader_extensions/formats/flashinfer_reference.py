@@ -45,7 +45,11 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
         return _outputs(result, spec, inputs)
 
     def draw(workload: wire.Workload, key: str) -> Tensors:
-        return _draw(spec, workload, key, where, vars(module))
+        arguments = json.loads(workload.arguments)
+        with problem_code.seeded(key, where):
+            custom = _custom(workload, where, vars(module))
+            drawn = [_input(of, workload, where, custom, arguments) for of in spec.inputs]
+        return [nests.with_strides(tensor, workload.strides.get(of.name, ())) for tensor, of in zip(drawn, spec.inputs, strict=True)]
 
     changed = _changed(spec, run, draw, where)
 
@@ -99,14 +103,6 @@ def _check(expected: Tensors, spec: wire.ProblemSpec, workload: wire.Workload) -
         if tuple(ref.shape) != shape or ref.dtype != dtype:
             text = f"{RUN} returned {ref.dtype} {list(ref.shape)} for {of.name!r}; the definition says {dtype} {list(shape)}"
             raise ReferenceFailed(text)
-
-
-def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> Tensors:
-    arguments = json.loads(workload.arguments)
-    with problem_code.seeded(key, where):
-        custom = _custom(workload, where, names)
-        drawn = [_input(of, workload, where, custom, arguments) for of in spec.inputs]
-    return [nests.with_strides(tensor, workload.strides.get(of.name, ())) for tensor, of in zip(drawn, spec.inputs, strict=True)]
 
 
 def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[str, object]:

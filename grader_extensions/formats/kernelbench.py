@@ -18,14 +18,13 @@ from grader.errors import ProblemInvalid
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem
-from grader_extensions.formats.problem_files import digest_of, imported_names, parse_python, read_text
+from grader_extensions.formats.problem_files import bound_names, digest_of, imported_names, parse_python, read_text
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
 
 LEAST_FLOOR, FLOOR_FACTOR, LARGEST_FLOOR = 5e-2, 5.0, 0.25
 _SHOWN_CHARS = 40  # of a value in a message
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def with_constants(source: str, values: Mapping[str, str]) -> str:
@@ -45,7 +44,7 @@ def with_constants(source: str, values: Mapping[str, str]) -> str:
 def _assignments(tree: ast.Module) -> list[tuple[str, ast.expr]]:
     """The values of names that nothing else in the module's own scope binds, such as a loop or an import."""
     assigned = [pair for statement in tree.body for pair in _assigned(statement)]
-    here, bound = Counter(name for name, _ in assigned), Counter(_bound(tree))
+    here, bound = Counter(name for name, _ in assigned), Counter(bound_names(tree))
     return [(name, value) for name, value in assigned if here[name] == bound[name]]
 
 
@@ -57,21 +56,6 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
             targets=[ast.Tuple(elts=targets) | ast.List(elts=targets)], value=ast.Tuple(elts=values) | ast.List(elts=values)
         ) if len(targets) == len(values) and not any(isinstance(element, ast.Starred) for element in (*targets, *values)):
             yield from ((target.id, value) for target, value in zip(targets, values, strict=True) if isinstance(target, ast.Name))
-
-
-def _bound(tree: ast.Module) -> Iterator[str]:
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.alias(name=name, asname=alias):
-                yield alias or name.split(".")[0]
-        if not isinstance(node, _SCOPES):
-            waiting += ast.iter_child_nodes(node)
 
 
 NAME = "kernelbench"

@@ -114,7 +114,11 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         "Model": _Signature.of(making, skipped=1),
         "get_inputs": _Signature.of(inputs if isinstance(inputs, ast.FunctionDef) else None, skipped=0),
     }
-    settings = _settings(config_path)
+    config = read_text(config_path, FILE_LIMIT_BYTES, LAYOUT)
+    with reported(config_path, config, model=_ConfigFile):
+        settings = _ConfigFile.model_validate(json.loads(config)).settings()
+    if len(settings) > SETTING_LIMIT:
+        raise ProblemInvalid(str(config_path), f"its single settings make {len(settings)} combinations; keep at most {SETTING_LIMIT}")
     for setting in settings:
         _check_arguments(config_path, setting, signatures)
     workloads = tuple(_workloads(settings, signatures, direction))
@@ -206,15 +210,6 @@ def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
                 break
             arguments[key] = value // 2
     return {**setting, "given": arguments}
-
-
-def _settings(path: Path) -> list[_Setting]:
-    text = read_text(path, FILE_LIMIT_BYTES, LAYOUT)
-    with reported(path, text, model=_ConfigFile):
-        settings = _ConfigFile.model_validate(json.loads(text)).settings()
-    if len(settings) > SETTING_LIMIT:
-        raise ProblemInvalid(str(path), f"its single settings make {len(settings)} combinations; keep at most {SETTING_LIMIT}")
-    return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
