@@ -93,7 +93,10 @@ def _examine(kind: str, jobs: Path, statement: BinaryIO) -> None:
         job: wire.AdmissionJob = wire.decode(line)
         try:
             with time_limit(job.budget_s + max(LEAST_GRACE_S, GRACE_SHARE * job.budget_s)):
-                for answer in _answers(job, device):
+                if job.reference_module:
+                    register(job.problem.format, job.reference_module)
+                answers = arguments_of(job.problem, device) if job.describe_only else admit(job.problem, device, job.budget_s)
+                for answer in answers:
                     statement.write(wire.encode(answer))
             statement.write(wire.encode(wire.Finished(job_id=job.job_id)))
         except Exception as error:  # noqa: BLE001  the same, and this process is not to be trusted with another
@@ -101,12 +104,6 @@ def _examine(kind: str, jobs: Path, statement: BinaryIO) -> None:
             message = f"the check itself failed: {type(error).__name__}: {error}"
             statement.write(wire.encode(wire.Broken(job_id=job.job_id, message=message)))
             return
-
-
-def _answers(job: wire.AdmissionJob, device: Device) -> Iterator[wire.Finding | wire.Described]:
-    if job.reference_module:
-        register(job.problem.format, job.reference_module)
-    return arguments_of(job.problem, device) if job.describe_only else admit(job.problem, device, job.budget_s)
 
 
 if __name__ == "__main__":
