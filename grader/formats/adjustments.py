@@ -33,10 +33,5 @@ class Adjustments:
         if self.tolerance is not None and not (math.isfinite(self.tolerance) and 0 < self.tolerance < 1):
             raise ValueError(f"a tolerance of {self.tolerance:g} is not between 0 and 1; write one such as 1e-2")
 
-    @property
-    def any(self) -> bool:
-        """Return whether anything is to be changed."""
-        return bool(self.constants) or self.tolerance is not None or self.allow_lower_precision or self.keep_weights
-
 
 UNCHANGED = Adjustments()

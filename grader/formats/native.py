@@ -81,15 +81,11 @@ class DistributionSchema(Part):
     density: float | None = Field(default=None, gt=0, le=1)
 
     @model_validator(mode="after")
-    def _a_mixture_has_parts(self) -> DistributionSchema:
+    def _keys_belong_together(self) -> DistributionSchema:
         if self.kind == "mixture" and self.parts is None:
             raise ValueError("a mixture needs 'parts', such as [{ weight = 0.9, scale = 1.0 }, { weight = 0.1, scale = 100.0 }]")
         if self.weight is not None:
             raise ValueError("'weight' is for the parts of a mixture; leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _structure_has_its_keys(self) -> DistributionSchema:
         for key, structure in _STRUCTURE_KEYS.items():
             is_set = getattr(self, key) is not None
             if is_set and self.structure != structure:
@@ -98,18 +94,9 @@ class DistributionSchema(Part):
                 raise ValueError(f"the structure {structure!r} needs {key!r}; add it")
         return self
 
-    def check_shape(self, shape: Sequence[int]) -> None:
-        """ValueError where a tensor of this shape can't have the structure."""
-        if self.structure is None:
-            return
-        least = _LEAST_RANK.get(self.structure, 2)
-        if len(shape) < least:
-            raise ValueError(f"the structure {self.structure!r} is for tensors of {least} or more axes; this one has {len(shape)}")
-        if self.structure in _SQUARE and shape[-1] != shape[-2]:
-            raise ValueError(f"the structure {self.structure!r} is for square matrices; these are {shape[-2]} x {shape[-1]}")
-
-    def check(self, dtype: str, axes: Mapping[str, int]) -> None:
-        """ValueError where no tensor of this dtype can be drawn from it at a workload's axes."""
+    def check(self, dtype: str, shape: Sequence[int], axes: Mapping[str, int]) -> None:
+        """ValueError where no tensor of this dtype and shape can be drawn from it at a workload's axes, or a number without axes would not
+        reach the kernel as it is."""
         for part in (self, *(self.parts or ())):
             is_finite = math.isfinite(part.low) and (isinstance(part.high, str) or math.isfinite(part.high))
             if (part.kind != "constant" or dtype in _WHOLE) and not is_finite:
@@ -125,16 +112,15 @@ class DistributionSchema(Part):
                 raise ValueError(f"probabilities are floats; give the tensor another dtype than {dtype}, or another distribution")
             if part.kind == "index" or (part.kind == "sorted" and dtype in _WHOLE):
                 _check_index(part, dtype, axes)
-
-    def check_scalar(self, dtype: str) -> None:
-        """ValueError where an input without axes may be drawn as a whole number that would not reach the kernel as it is."""
-        if dtype not in _WHOLE:
-            return
-        for part in (self, *(self.parts or ())):
             for key, bound in (("low", part.low), ("high", part.high)):
-                if not isinstance(bound, str) and abs(bound) > _EXACT:
+                if not shape and dtype in _WHOLE and not isinstance(bound, str) and abs(bound) > _EXACT:
                     text = f"{key!r} is {bound:.0f}; an integer without axes is given exactly up to 2 ** 53 only"
                     raise ValueError(f"{text}; take a nearer one, or give the input an axis")
+        least = _LEAST_RANK.get(self.structure, 2) if self.structure else 0
+        if len(shape) < least:
+            raise ValueError(f"the structure {self.structure!r} is for tensors of {least} or more axes; this one has {len(shape)}")
+        if self.structure in _SQUARE and shape[-1] != shape[-2]:
+            raise ValueError(f"the structure {self.structure!r} is for square matrices; these are {shape[-2]} x {shape[-1]}")
 
 
 def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
@@ -274,10 +260,7 @@ class _ProblemFile(StrictModel):
         for tensor in self.inputs:
             distribution = distributions.get(tensor.name, tensor.distribution)
             try:
-                distribution.check(tensor.dtype, axes)
-                distribution.check_shape([axes[size] if isinstance(size, str) else size for size in tensor.shape])
-                if not tensor.shape:
-                    distribution.check_scalar(tensor.dtype)
+                distribution.check(tensor.dtype, [axes[size] if isinstance(size, str) else size for size in tensor.shape], axes)
             except ValueError as wrong:
                 raise ValueError(f"input {tensor.name!r} at {where}: {wrong}") from None
 

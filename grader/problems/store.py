@@ -24,7 +24,7 @@ from grader.problems.kept import KeptProblems, Report, log_unreadable
 def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustments: Adjustments, precision: str | None = None) -> Problem:
     """Read the problem at path. ProblemInvalid also where its format does not take the adjustments."""
     options: dict[str, Any] = {"root": root}
-    if adjustments.any:
+    if adjustments != UNCHANGED:
         if not _adjustable(plug_in):
             taking = ", ".join(module.NAME for module in known_formats().values() if _adjustable(module))
             options_text = "--set, --tolerance, --allow-lower-precision and --keep-weights"

@@ -7,6 +7,7 @@ workloads only (`problem_files.py`).
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import hashlib
 import json
@@ -15,14 +16,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
 
 from grader.errors import ProblemInvalid
-from grader.formats.arithmetic import ExpressionInvalid
+from grader.formats.arithmetic import LENGTH_LIMIT, ExpressionInvalid, evaluate
 from grader.formats.inside import require_inside
+from grader.formats.validation_messages import StrictModel
 from grader.model import NewSubmission, Problem, problem_id_of
 from grader.rules.sweep import item_bytes
-from grader_extensions.formats import flashinfer_schema as schema
 from grader_extensions.formats import problem_files
 from grader_extensions.formats.problem_files import digest_of, read_text, reported
 from sandbox.protocol import wire
@@ -30,35 +33,232 @@ from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages
 from sandbox.protocol.source_tokens import COMMENT, PYTHON, STRING, tokens
 
+RUN = "run"
+NARROW_DTYPES = {"float8_e4m3fn", "float8_e5m2"}  # which only Python submissions can take
+SAFE_DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool"}
+TENSOR_LIMIT, RANK_LIMIT = 24, 8
+LARGEST_AXIS = 2**31 - 1
+LONGEST_NUMBER = 10  # in digits, of a shape
+EXACT = 2**53  # scalars travel as doubles
+_NAME = re.compile(r"\b[A-Za-z_]\w*")  # of an axis in an expression
+
+_Text = Annotated[str, Field(min_length=1)]
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
+_Size = Annotated[int, Field(ge=0, le=LARGEST_AXIS)]
+_Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1", "float4_e2m1fn_x2",
+    "int64", "int32", "int16", "int8", "bool",
+]  # fmt: skip
+
+
+class Const(StrictModel):
+    """An axis that never changes."""
+
+    type: Literal["const"]
+    value: _Size
+    description: str | None = None
+
+
+class Var(StrictModel):
+    """An axis that each workload gives."""
+
+    type: Literal["var"]
+    description: str | None = None
+
+
+class Expr(StrictModel):
+    """An axis that follows from others; SOL's."""
+
+    type: Literal["expr"]
+    expression: Annotated[str, Field(min_length=1, max_length=LENGTH_LIMIT)]
+    description: str | None = None
+
+
+class TensorSchema(StrictModel):
+    """An input or output. shape: names of axes and whole numbers; None is a scalar."""
+
+    shape: list[_Text] | None
+    dtype: DType
+    description: str | None = None
+
+
+class Definition(StrictModel):
+    """definition.json."""
+
+    name: _Text
+    op_type: _Text | None = None
+    axes: dict[_Name, Annotated[Const | Var | Expr, Field(discriminator="type")]] = Field(max_length=64)
+    custom_inputs_entrypoint: _Name | None = None
+    inputs: dict[_Name, TensorSchema] = Field(min_length=1, max_length=23)
+    outputs: dict[_Name, TensorSchema] = Field(min_length=1, max_length=8)
+    reference: _Text
+    constraints: list[_Text] | None = None
+    tags: list[str] | None = None
+    description: str | None = None
+    hf_id: str | None = None
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Definition:
+        if both := set(self.inputs) & set(self.outputs):
+            raise ValueError(f"{sorted(both)[0]!r} is an input and an output; rename one")
+        for name, tensor in {**self.inputs, **self.outputs}.items():
+            for axis in tensor.shape or ():
+                number = axis.isdecimal() and axis.isascii() and len(axis) < LONGEST_NUMBER
+                if not number and axis not in self.axes:
+                    raise ValueError(f"the shape of {name!r} uses {axis!r}, which is not in axes; add it there")
+        for text in self.constraints or ():
+            try:
+                ast.parse(text, mode="eval")
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                raise ValueError(f"constraint {text!r} is not an expression; fix it, or leave it out") from None
+        return self
+
+    @model_validator(mode="after")
+    def _reference_fits(self) -> Definition:
+        functions = _definitions(self.reference)
+        if RUN not in functions:
+            raise ValueError(f"reference has no top-level function {RUN!r}; define it")
+        arguments, names = functions[RUN].args, self.parameters()
+        if arguments.vararg is None and not len(names) - len(arguments.defaults) <= len(self.inputs) <= len(names):
+            raise ValueError(f"reference's run({', '.join(names)}) does not take the {len(self.inputs)} inputs {', '.join(self.inputs)}")
+        if self.custom_inputs_entrypoint is not None and self.custom_inputs_entrypoint not in functions:
+            raise ValueError(f"custom_inputs_entrypoint: reference has no top-level function {self.custom_inputs_entrypoint!r}; define it")
+        return self
+
+    def parameters(self) -> list[str]:
+        """Return run's names of its inputs."""
+        arguments = _definitions(self.reference)[RUN].args
+        return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+
+    def sizes(self, var_sizes: dict[str, int]) -> dict[str, int]:
+        """Every axis at a workload's var axes; ExpressionInvalid where one has no value."""
+        sizes = {name: axis.value for name, axis in self.axes.items() if isinstance(axis, Const)} | var_sizes
+        expressions = {name: axis.expression for name, axis in self.axes.items() if isinstance(axis, Expr)}
+        needed = {name: set(_NAME.findall(expression)) for name, expression in expressions.items()}
+        for name, names in needed.items():
+            if unknown := sorted(names - self.axes.keys()):
+                raise ExpressionInvalid(f"axis {name!r} uses {unknown[0]!r}, which is not in axes; add it there")
+        while waiting := expressions.keys() - sizes.keys():
+            ready = [name for name in waiting if needed[name] <= sizes.keys()]
+            if not ready:
+                raise ExpressionInvalid(f"axes {', '.join(sorted(waiting))} are defined by each other; give one of them a value")
+            sizes |= {name: _at(name, expressions[name], sizes) for name in ready}
+        return {name: sizes[name] for name in self.axes}
+
+
+class Drawn(StrictModel):
+    """Drawn anew for every trial; custom: by the definition's custom_inputs_entrypoint, which is SOL's."""
+
+    type: Literal["random", "custom"]
+
+
+class Scalar(StrictModel):
+    """A number that never changes."""
+
+    type: Literal["scalar"]
+    value: bool | int | Annotated[float, Field(allow_inf_nan=False)]
+
+    @field_validator("value")
+    @classmethod
+    def _travels(cls, value: bool | int | float) -> bool | int | float:
+        if isinstance(value, int) and abs(value) > EXACT:
+            raise ValueError(f"{value} is over 2 ** 53, beyond which scalars are not exact; write a smaller one")
+        return value
+
+
+class Safetensors(StrictModel):
+    """A tensor of a file."""
+
+    type: Literal["safetensors"]
+    path: _Text
+    tensor_key: _Text
+
+
+class ToleranceSchema(StrictModel):
+    """SOL's, of one workload."""
+
+    max_atol: _Finite = 1e-2
+    max_rtol: _Finite = 1e-2
+    required_matched_ratio: Annotated[float, Field(gt=0, le=1)] = 0.99
+    max_error_cap: _Finite | None = None
+    allow_negative_inf: bool = False
+
+
+class WorkloadSchema(StrictModel):
+    """A line of workload.jsonl."""
+
+    axes: dict[_Name, _Size]
+    inputs: dict[_Name, Annotated[Drawn | Scalar | Safetensors, Field(discriminator="type")]]
+    uuid: Annotated[str, Field(min_length=1, max_length=200)]
+    tolerance: ToleranceSchema | None = None
+
+    @model_validator(mode="after")
+    def _custom_is_all(self) -> WorkloadSchema:
+        kinds = {input_value.type for input_value in self.inputs.values()}
+        if "custom" in kinds and kinds & {"random", "safetensors"}:
+            raise ValueError("inputs has custom ones next to random ones or safetensors; make all of them custom")
+        return self
+
+
+class Row(StrictModel):
+    """A line of a trace set: a trace without solution."""
+
+    definition: str
+    workload: WorkloadSchema
+    solution: None = None
+    evaluation: None = None
+
+
+def _definitions(text: str) -> dict[str, ast.FunctionDef]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f" at its line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise ValueError(f"reference is not Python{line}: {error}; fix it") from None
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _at(axis: str, expression: str, sizes: dict[str, int]) -> int:
+    try:
+        value = evaluate(expression, sizes, with_signs=True)
+    except ExpressionInvalid as wrong:
+        raise ExpressionInvalid(f"axis {axis!r} {wrong}") from None
+    if value > LARGEST_AXIS:
+        raise ExpressionInvalid(f"axis {axis!r} is {value}; the largest is 2 ** 31 - 1")
+    return value
+
+
+def not_judged(definition: Definition) -> str | None:
+    """Why a definition can't be judged here; None where it can."""
+    tensors = {**definition.inputs, **definition.outputs}
+    if definition.op_type == "sampling":
+        return "op_type: 'sampling' is judged by the distribution of many samples, which is not done here; leave the problem out"
+    if definition.name.startswith("dsa_topk_indexer"):
+        return "name: dsa_topk_indexer problems are judged by the scores of what is chosen, which is not done here; leave the problem out"
+    if len(tensors) > TENSOR_LIMIT:
+        return f"inputs: there are {len(tensors)} inputs and outputs; {TENSOR_LIMIT} can be judged"
+    for name, tensor in tensors.items():
+        if tensor.dtype not in SAFE_DTYPES | NARROW_DTYPES:  # the shape of float4 counts numbers, and torch's counts bytes
+            dtypes = ", ".join(sorted(SAFE_DTYPES | NARROW_DTYPES))
+            return f"{name}.dtype: {tensor.dtype} can't be judged here; what can is of {dtypes}"
+        if len(tensor.shape or ()) > RANK_LIMIT:
+            return f"{name}.shape: has {len(tensor.shape or ())} dimensions; at most {RANK_LIMIT} can be judged"
+    return None
+
+
 HEADER_LIMIT_BYTES, TENSOR_LIMIT_BYTES = 16 << 20, 1 << 30
 TOTAL_LIMIT_BYTES = 16 << 30  # of one problem
-RANK_LIMIT, SIZE_LIMIT = 32, 1 << 40
+STORED_RANK_LIMIT, STORED_SIZE_LIMIT = 32, 1 << 40  # of a tensor in a file
 DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "BOOL": "bool",
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTensor:
-    """A tensor in a file: bytes from begin to end, and their sha256."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
-    digest: str
-
-
-@dataclass(slots=True)
-class Left:
-    """How many bytes of tensors may still be read for a problem: each is hashed."""
-
-    bytes: int = TOTAL_LIMIT_BYTES
-
-
-def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> StoredTensor:
-    """The tensor of that key; ValueError where it can't be used. limit_bytes: what the problem's other tensors leave."""
+def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> tuple[str, tuple[int, ...], dict[str, Any]]:
+    """Return the dtype and shape of the tensor of that key, and its begin, end (in bytes) and digest (sha256); ValueError where it can't be
+    used. limit_bytes: what the problem's other tensors leave."""
     if not path.is_file():
         raise ValueError("is not there; fetch the data of the problem set too (such as by `git lfs pull`), or leave the workload out")
     with path.open("rb") as file:
@@ -76,7 +276,7 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Store
             raise ValueError(f"is cut off, or {key!r} has over {TENSOR_LIMIT_BYTES} bytes; fetch it again")
         if end - begin > limit_bytes:
             raise ValueError(f"is too much: the tensors of a problem may have {TOTAL_LIMIT_BYTES} bytes; leave workloads out")
-        if len(shape) > RANK_LIMIT or max(shape, default=0) > SIZE_LIMIT:
+        if len(shape) > STORED_RANK_LIMIT or max(shape, default=0) > STORED_SIZE_LIMIT:
             raise ValueError(f"says of {key!r} that it has a shape that no tensor has; fetch it again")
         if end - begin != math.prod(shape) * item_bytes(dtype):
             raise ValueError(f"says of {key!r} that {end - begin} bytes are of the shape {list(shape)}; fetch it again")
@@ -84,12 +284,10 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> Store
         digest = hashlib.sha256()
         while begin + (remaining := end - file.tell()) > begin:
             digest.update(file.read(min(remaining, 1 << 20)))
-    return StoredTensor(dtype=dtype, shape=shape, begin=begin, end=end, digest=digest.hexdigest())
+    return dtype, shape, {"begin": begin, "end": end, "digest": digest.hexdigest()}
 
 
 _Parameter = tuple[str, bool]  # its text, without strings and comments, and whether it has a default
-
-RUN = "run"
 ENTRIES = (RUN, "solution", "custom_kernel")
 _ATOM = re.compile(r"^[\f\ufeff]*+def[ \t]++(\w++)[ \t]*+\(|\blambda\b|[(\[{)\]},:=]", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^[ \t]*(?://|#)[ \t]*grader:[^\n]*\bdestination=(true|false)\b", re.MULTILINE)
@@ -239,7 +437,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     definition = _definition(files)
     rows = files.workloads(definition.name)
     require_inside(rows, files.root_of_set, files.definition)
-    workloads = tuple(_workloads(files, rows, definition))
+    workloads = tuple(_WorkloadReader(files, definition).read(rows))
     if not workloads:
         raise ProblemInvalid(str(rows), "has no workload; add a line")
     tensors = (*definition.inputs.values(), *definition.outputs.values())
@@ -249,7 +447,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     workloads = tuple(dataclasses.replace(workload, device_kind=kind) for workload, kind in zip(workloads, kinds, strict=True))
     problem_id = problem_id_of(definition.name)
     spec = _spec(problem_id, definition, workloads)
-    is_plain = all(tensor.dtype in schema.SAFE_DTYPES for tensor in tensors)  # C++ can take them
+    is_plain = all(tensor.dtype in SAFE_DTYPES for tensor in tensors)  # C++ can take them
     compiled = [language for language in languages() if language != "python"] if spec.axes and is_plain else []
     return Problem(
         problem_id=problem_id, title=definition.name, languages=("python", *compiled), spec=spec, statement=definition.description or ""
@@ -258,108 +456,116 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
 
 def unusable(problem: Problem) -> str:
     """Why no judge here can run the reference: a package that it imports is missing; "" where none is."""
-    return problem_files.unusable({"reference": problem.spec.reference}, "reference", (schema.RUN,))
+    return problem_files.unusable({"reference": problem.spec.reference}, "reference", (RUN,))
 
 
-def _definition(files: DefinitionFiles) -> schema.Definition:
+def _definition(files: DefinitionFiles) -> Definition:
     text = read_text(files.definition, FILE_LIMIT_BYTES, PARTS)
     with reported(files.definition, text):
-        definition = schema.Definition.model_validate(json.loads(text))
+        definition = Definition.model_validate(json.loads(text))
     if not files.sol and definition.op_type is None:
         raise ProblemInvalid(str(files.definition), "op_type: is not there; add it")
-    if files.sol and (pair := definition.misnamed()):
-        raise ProblemInvalid(str(files.definition), f"reference: run's parameter {pair[0]!r} is the input {pair[1]!r}; give it that name")
-    if why := schema.not_judged(definition):
+    for parameter, name in zip(definition.parameters(), definition.inputs, strict=False):
+        if files.sol and parameter != name:
+            raise ProblemInvalid(
+                str(files.definition), f"reference: run's parameter {parameter!r} is the input {name!r}; give it that name"
+            )
+    if why := not_judged(definition):
         raise ProblemInvalid(str(files.definition), why)
     return definition
 
 
-def _workloads(files: DefinitionFiles, path: Path, definition: schema.Definition) -> Iterator[wire.Workload]:
-    text = read_text(path, FILE_LIMIT_BYTES, PARTS)
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if len(lines) > ROW_LIMIT:
-        raise ProblemInvalid(str(path), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
-    workload_ids, budget = set[str](), Left()
-    for number, line in lines:
-        with reported(path, line, number):
-            row = schema.workload(json.loads(line), definition.name)
-            workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
-            if workload_id in workload_ids:
-                raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
-            workload_ids.add(workload_id)
-            yield _workload(files, definition, row, workload_id, budget)
+class _WorkloadReader:
+    """Reads the workloads of a definition."""
 
+    def __init__(self, files: DefinitionFiles, definition: Definition) -> None:
+        self._files, self._definition = files, definition
+        self._tensors = (*definition.inputs.values(), *definition.outputs.values())
+        self._left_bytes = TOTAL_LIMIT_BYTES  # of tensors that may still be read for the problem: each is hashed
 
-def _workload(
-    files: DefinitionFiles, definition: schema.Definition, row: schema.WorkloadSchema, workload_id: str, budget: Left
-) -> wire.Workload:
-    var = {name for name, axis in definition.axes.items() if axis.type == "var"}
-    if set(row.axes) != var:
-        raise ValueError(f"axes: gives {sorted(row.axes)}, and the definition's var axes are {sorted(var)}; give exactly these")
-    if unknown := sorted(set(row.inputs) - set(definition.inputs)):
-        raise ValueError(f"inputs: {unknown[0]!r} is not an input of the definition; leave it out")
-    try:
-        sizes = definition.sizes(row.axes)
-    except ExpressionInvalid as wrong:
-        raise ValueError(f"axes: {wrong}") from None
-    tensors = (*definition.inputs.values(), *definition.outputs.values())
-    total = sum(item_bytes(tensor.dtype) * math.prod(_shape(tensor, sizes)) for tensor in tensors)
-    if total > WORKLOAD_LIMIT_BYTES:
-        raise ValueError(f"axes: its tensors take {total} bytes; at most {WORKLOAD_LIMIT_BYTES} can be judged, so make them smaller")
-    inputs = {name: _input(files, definition, row, name, sizes, budget) for name in definition.inputs}
-    if not any(source["type"] in ("random", "custom") for source in inputs.values()):
-        raise ValueError("inputs: all of them are fixed, so that an answer could be kept from call to call; make one random")
-    rule = _rule(files, definition, row.tolerance)
-    arguments = {"inputs": inputs, "rule": rule, "custom": definition.custom_inputs_entrypoint, "by_name": files.sol}
-    return wire.Workload(
-        workload_id=workload_id,
-        axes=sizes,
-        tolerance=wire.Tolerance(atol=rule["atol"], rtol=rule["rtol"], budget_factor=None),
-        arguments=json.dumps(arguments, sort_keys=True),
-    )
+    def read(self, path: Path) -> Iterator[wire.Workload]:
+        """Yield the workload of each line."""
+        text = read_text(path, FILE_LIMIT_BYTES, PARTS)
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        if len(lines) > ROW_LIMIT:
+            raise ProblemInvalid(str(path), f"has {len(lines)} workloads; keep at most {ROW_LIMIT}")
+        workload_ids = set[str]()
+        for number, line in lines:
+            with reported(path, line, number):
+                row = self._row(json.loads(line))
+                workload_id = row.uuid if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", row.uuid) else f"line-{number}"
+                if workload_id in workload_ids:
+                    raise ValueError(f"uuid: {row.uuid!r} is there twice; change one")
+                workload_ids.add(workload_id)
+                yield self._workload(row, workload_id)
 
+    def _row(self, line: Any) -> WorkloadSchema:
+        if not isinstance(line, dict) or "workload" not in line:
+            return WorkloadSchema.model_validate(line)
+        row = Row.model_validate(line)
+        if row.definition != self._definition.name:
+            raise ValueError(f"definition: it is of {row.definition!r}, not of {self._definition.name!r}; leave the line out")
+        return row.workload
 
-def _input(
-    files: DefinitionFiles,
-    definition: schema.Definition,
-    row: schema.WorkloadSchema,
-    name: str,
-    sizes: dict[str, int],
-    budget: Left,
-) -> dict[str, Any]:
-    """Where an input comes from, for the judge. What a workload does not say is random."""
-    tensor, describe = definition.inputs[name], row.inputs.get(name, schema.Random(type="random"))
-    match describe:
-        case schema.Scalar() if tensor.shape is not None:
+    def _workload(self, row: WorkloadSchema, workload_id: str) -> wire.Workload:
+        definition = self._definition
+        var = {name for name, axis in definition.axes.items() if axis.type == "var"}
+        if set(row.axes) != var:
+            raise ValueError(f"axes: gives {sorted(row.axes)}, and the definition's var axes are {sorted(var)}; give exactly these")
+        if unknown := sorted(set(row.inputs) - set(definition.inputs)):
+            raise ValueError(f"inputs: {unknown[0]!r} is not an input of the definition; leave it out")
+        try:
+            sizes = definition.sizes(row.axes)
+        except ExpressionInvalid as wrong:
+            raise ValueError(f"axes: {wrong}") from None
+        total = sum(item_bytes(tensor.dtype) * math.prod(_shape(tensor, sizes)) for tensor in self._tensors)
+        if total > WORKLOAD_LIMIT_BYTES:
+            raise ValueError(f"axes: its tensors take {total} bytes; at most {WORKLOAD_LIMIT_BYTES} can be judged, so make them smaller")
+        inputs = {name: self._input(row, name, sizes) for name in definition.inputs}
+        if not any(source["type"] in ("random", "custom") for source in inputs.values()):
+            raise ValueError("inputs: all of them are fixed, so that an answer could be kept from call to call; make one random")
+        rule = self._rule(row.tolerance)
+        arguments = {"inputs": inputs, "rule": rule, "custom": definition.custom_inputs_entrypoint, "by_name": self._files.sol}
+        return wire.Workload(
+            workload_id=workload_id,
+            axes=sizes,
+            tolerance=wire.Tolerance(atol=rule["atol"], rtol=rule["rtol"], budget_factor=None),
+            arguments=json.dumps(arguments, sort_keys=True),
+        )
+
+    def _input(self, row: WorkloadSchema, name: str, sizes: dict[str, int]) -> dict[str, Any]:
+        """Where an input comes from, for the judge. What a workload does not say is random."""
+        tensor, source = self._definition.inputs[name], row.inputs.get(name, Drawn(type="random"))
+        if source.type == "scalar" and tensor.shape is not None:
             raise ValueError(f"inputs.{name}: is a scalar, and the definition says that it is a tensor; fix one")
-        case schema.Custom() if definition.custom_inputs_entrypoint is None:
+        if source.type == "custom" and self._definition.custom_inputs_entrypoint is None:
             raise ValueError(f"inputs.{name}: is custom, and the definition has no custom_inputs_entrypoint; add it")
-        case schema.Safetensors():
-            path = require_inside(files.root / describe.path, files.root_of_set, files.definition)
-            try:
-                stored = find(path, describe.tensor_key, limit_bytes=budget.bytes)
-            except (ValueError, OSError, RuntimeError) as wrong:  # the last one: links in a circle
-                raise ValueError(f"inputs.{name}: {path} {wrong}") from None
-            if (stored.dtype, stored.shape) != (tensor.dtype, _shape(tensor, sizes)):
-                expected = f"{tensor.dtype} {list(_shape(tensor, sizes))}"
-                raise ValueError(f"inputs.{name}: {path} has {stored.dtype} {list(stored.shape)}, and {expected} is expected; fix one")
-            budget.bytes -= stored.end - stored.begin
-            return {**describe.model_dump(), "path": str(path), "begin": stored.begin, "end": stored.end, "digest": stored.digest}
-    return describe.model_dump()
+        if source.type != "safetensors":
+            return source.model_dump()
+        path = require_inside(self._files.root / source.path, self._files.root_of_set, self._files.definition)
+        shape = _shape(tensor, sizes)
+        try:
+            dtype, stored_shape, place = find(path, source.tensor_key, limit_bytes=self._left_bytes)
+        except (ValueError, OSError, RuntimeError) as wrong:  # the last one: links in a circle
+            raise ValueError(f"inputs.{name}: {path} {wrong}") from None
+        if (dtype, stored_shape) != (tensor.dtype, shape):
+            expected = f"{tensor.dtype} {list(shape)}"
+            raise ValueError(f"inputs.{name}: {path} has {dtype} {list(stored_shape)}, and {expected} is expected; fix one")
+        self._left_bytes -= place["end"] - place["begin"]
+        return {**source.model_dump(), "path": str(path), **place}
 
-
-def _rule(files: DefinitionFiles, definition: schema.Definition, tolerance: schema.ToleranceSchema | None) -> dict[str, Any]:
-    theirs = not files.sol and tolerance is None
-    ratio = MATCHED_RATIO.get(definition.op_type or "", 1.0)
-    of = tolerance or (schema.ToleranceSchema(required_matched_ratio=ratio) if theirs else schema.ToleranceSchema())
-    return {
-        "kind": "flashinfer" if theirs else "sol",
-        "atol": of.max_atol,
-        "rtol": of.max_rtol,
-        "ratio": of.required_matched_ratio,
-        "cap": of.max_error_cap,
-        "negative_inf": of.allow_negative_inf,
-    }
+    def _rule(self, tolerance: ToleranceSchema | None) -> dict[str, Any]:
+        theirs = not self._files.sol and tolerance is None
+        ratio = MATCHED_RATIO.get(self._definition.op_type or "", 1.0)
+        tolerance = tolerance or (ToleranceSchema(required_matched_ratio=ratio) if theirs else ToleranceSchema())
+        return {
+            "kind": "flashinfer" if theirs else "sol",
+            "atol": tolerance.max_atol,
+            "rtol": tolerance.max_rtol,
+            "ratio": tolerance.required_matched_ratio,
+            "cap": tolerance.max_error_cap,
+            "negative_inf": tolerance.allow_negative_inf,
+        }
 
 
 def _rule_text(workloads: Sequence[wire.Workload]) -> str:
@@ -378,8 +584,8 @@ def _rule_text(workloads: Sequence[wire.Workload]) -> str:
     return f"{near} for {first['ratio']:.4g} of the elements{cap}"
 
 
-def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> wire.ProblemSpec:
-    def tensors(of: dict[str, schema.TensorSchema]) -> tuple[wire.TensorSpec, ...]:
+def _spec(problem_id: str, definition: Definition, workloads: tuple[wire.Workload, ...]) -> wire.ProblemSpec:
+    def tensors(of: dict[str, TensorSchema]) -> tuple[wire.TensorSpec, ...]:
         return tuple(
             wire.TensorSpec(
                 name=name, dtype=tensor.dtype, shape=tuple(int(axis) if axis.isdecimal() else axis for axis in tensor.shape or ())
@@ -390,7 +596,7 @@ def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.
     return wire.ProblemSpec(
         problem_id=problem_id,
         format=NAME,
-        entry=schema.RUN,
+        entry=RUN,
         inputs=tensors(definition.inputs),
         outputs=tensors(definition.outputs),
         workloads=workloads,
@@ -403,7 +609,7 @@ def _spec(problem_id: str, definition: schema.Definition, workloads: tuple[wire.
     )
 
 
-def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wire.Workload, ...]) -> str:
+def _digest(problem_id: str, definition: Definition, workloads: tuple[wire.Workload, ...]) -> str:
     def of(workload: wire.Workload) -> dict[str, Any]:
         arguments = json.loads(workload.arguments)
         places = {"path", "begin", "end"}  # where data lies decides nothing
@@ -421,5 +627,5 @@ def _digest(problem_id: str, definition: schema.Definition, workloads: tuple[wir
     return digest_of(canonical)
 
 
-def _shape(tensor: schema.TensorSchema, sizes: dict[str, int]) -> tuple[int, ...]:
+def _shape(tensor: TensorSchema, sizes: dict[str, int]) -> tuple[int, ...]:
     return tuple(int(axis) if axis.isdecimal() else sizes[axis] for axis in tensor.shape or ())

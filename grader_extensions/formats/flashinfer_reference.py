@@ -45,7 +45,11 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
         return _outputs(result, spec, inputs)
 
     def draw(workload: wire.Workload, key: str) -> Tensors:
-        return _draw(spec, workload, key, where, vars(module))
+        arguments = json.loads(workload.arguments)
+        with problem_code.seeded(key, where):
+            custom = _custom(workload, where, vars(module))
+            drawn = [_input(of, workload, where, custom, arguments) for of in spec.inputs]
+        return [nests.with_strides(tensor, workload.strides.get(of.name, ())) for tensor, of in zip(drawn, spec.inputs, strict=True)]
 
     changed = _changed(spec, run, draw, where)
 
@@ -55,7 +59,7 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
 
     def compare(workload: wire.Workload, inputs: Tensors, outputs: Tensors, expected: Tensors, unwritten: Tensors) -> list[Comparison]:
         rule = Rule(**json.loads(workload.arguments)["rule"])
-        _check(expected, outputs, spec)
+        _check(expected, spec, workload)
         return [rule.compare(out, ref, mask) for out, ref, mask in zip(outputs, expected, unwritten, strict=True)]
 
     return Task(spec=spec, reference=reference, draw=draw, compare=compare, scratch=tuple(sorted(changed)))
@@ -68,8 +72,7 @@ def _changed(spec: wire.ProblemSpec, run: Reference, draw: Draw, where: str) -> 
     copies = [tensor.clone() for tensor in inputs]
     with problem_code.contained(f"{RUN} at {smallest.workload_id!r}", where), problem_code.seeded(_PROBE, where):
         expected = run(copies)
-    declared = [torch.empty(shape_of(output, smallest.axes), dtype=getattr(torch, output.dtype), device="meta") for output in spec.outputs]
-    _check(expected, declared, spec)
+    _check(expected, spec, smallest)
     return frozenset(index for index, (copy, before) in enumerate(zip(copies, inputs, strict=True)) if not same_bytes(copy, before))
 
 
@@ -94,19 +97,12 @@ def _tensor(value: object, of: wire.TensorSpec, where: torch.device) -> torch.Te
     raise ReferenceFailed(f"{RUN} returned a {type(value).__name__} for {of.name!r}; return a tensor")
 
 
-def _check(expected: Tensors, outputs: Tensors, spec: wire.ProblemSpec) -> None:
-    for ref, out, of in zip(expected, outputs, spec.outputs, strict=True):
-        if ref.shape != out.shape or ref.dtype != out.dtype:
-            text = f"{RUN} returned {ref.dtype} {list(ref.shape)} for {of.name!r}; the definition says {out.dtype} {list(out.shape)}"
+def _check(expected: Tensors, spec: wire.ProblemSpec, workload: wire.Workload) -> None:
+    for ref, of in zip(expected, spec.outputs, strict=True):
+        shape, dtype = shape_of(of, workload.axes), getattr(torch, of.dtype)
+        if tuple(ref.shape) != shape or ref.dtype != dtype:
+            text = f"{RUN} returned {ref.dtype} {list(ref.shape)} for {of.name!r}; the definition says {dtype} {list(shape)}"
             raise ReferenceFailed(text)
-
-
-def _draw(spec: wire.ProblemSpec, workload: wire.Workload, key: str, where: str, names: dict[str, Any]) -> Tensors:
-    arguments = json.loads(workload.arguments)
-    with problem_code.seeded(key, where):
-        custom = _custom(workload, where, names)
-        drawn = [_one(of, arguments["inputs"][of.name], workload, where, custom, arguments) for of in spec.inputs]
-    return [nests.with_strides(tensor, workload.strides.get(of.name, ())) for tensor, of in zip(drawn, spec.inputs, strict=True)]
 
 
 def _custom(workload: wire.Workload, where: str, names: dict[str, Any]) -> dict[str, object]:
@@ -131,10 +127,8 @@ def _with_strides(workload: wire.Workload, where: str, names: dict[str, Any]) ->
     return workload  # a trial says what is wrong
 
 
-def _one(
-    of: wire.TensorSpec, message: dict[str, Any], workload: wire.Workload, where: str, custom: dict[str, object], arguments: dict[str, Any]
-) -> torch.Tensor:
-    shape = shape_of(of, workload.axes)
+def _input(of: wire.TensorSpec, workload: wire.Workload, where: str, custom: dict[str, object], arguments: dict[str, Any]) -> torch.Tensor:
+    shape, message = shape_of(of, workload.axes), arguments["inputs"][of.name]
     dtype: torch.dtype = getattr(torch, of.dtype)
     match message["type"]:
         case "scalar":
@@ -235,8 +229,14 @@ class Rule:
         certain = (output.is_floating_point() and not is_narrow(output.dtype)) or output.dtype == torch.bool
         unwritten = unwritten if certain else unwritten & (out != ref)  # the sentinel may be the right answer
         nonfinite = ~out.isfinite() & ~agreed & ~unwritten
-        error = (out - ref).abs()
-        beyond = ~agreed & self._beyond(error, ref)
+        error, size = (out - ref).abs(), ref.abs()
+        if self.kind == "flashinfer":
+            divisor = size + _SMALLEST
+            far = (error > self.atol) & (error / divisor > self.rtol)
+        else:
+            divisor = size.clamp_min(max(self.atol, _SMALLEST))
+            far = error > self.atol + self.rtol * size
+        beyond = ~agreed & (far | ~error.isfinite())
         finite = out.isfinite() & ref.isfinite() & ~unwritten
         unwritten_count, mismatched_count = int(unwritten.sum()), int((beyond | unwritten).sum())
         if mismatched_count <= math.floor((1.0 - self.ratio) * (out.numel() - int(agreed.sum())) + _ROUNDING):  # forgiven
@@ -250,18 +250,8 @@ class Rule:
             unwritten_count=unwritten_count,
             nonfinite_count=int(nonfinite.sum()),
             max_absolute_error=_largest(error[finite]),
-            max_relative_error=_largest((error / self._divisor(ref))[finite]),
+            max_relative_error=_largest((error / divisor)[finite]),
         )
-
-    def _divisor(self, ref: torch.Tensor) -> torch.Tensor:
-        return ref.abs() + _SMALLEST if self.kind == "flashinfer" else ref.abs().clamp_min(max(self.atol, _SMALLEST))
-
-    def _beyond(self, error: torch.Tensor, ref: torch.Tensor) -> torch.Tensor:
-        if self.kind == "flashinfer":
-            far = (error > self.atol) & (error / self._divisor(ref) > self.rtol)
-        else:
-            far = error > self.atol + self.rtol * ref.abs()
-        return far | ~error.isfinite()
 
 
 def _largest(values: torch.Tensor) -> float:

@@ -13,41 +13,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from grader.errors import ProblemInvalid
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem
-from grader_extensions.formats.problem_files import digest_of, imported_names, parse_python, read_text
+from grader_extensions.formats.problem_files import bound_names, digest_of, imported_names, parse_python, read_text
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
 
 LEAST_FLOOR, FLOOR_FACTOR, LARGEST_FLOOR = 5e-2, 5.0, 0.25
 _SHOWN_CHARS = 40  # of a value in a message
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-
-
-class _Assignment(NamedTuple):
-    """A place where a constant gets its value. after: the statement after which it is set; None: the expression is this name's alone."""
-
-    name: str
-    value: ast.expr
-    after: ast.stmt | None = None
-
-    def edit(self, value: str) -> tuple[int, int, int, int, str]:
-        """Return what to write where: the first line and byte, the last line and byte, and the text."""
-        node = self.after or self.value
-        assert node.end_lineno is not None and node.end_col_offset is not None
-        end = (node.end_lineno, node.end_col_offset)
-        return (*end, *end, f"; {self.name} = {value}") if self.after else (node.lineno, node.col_offset, *end, value)
-
-
-def constants(source: str) -> dict[str, str]:
-    """The names that can be set, with the text of their values. Raises what `ast.parse` raises."""
-    texts = {assignment.name: ast.unparse(assignment.value) for assignment in _assignments(ast.parse(source))}
-    return {name: text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..." for name, text in texts.items()}
 
 
 def with_constants(source: str, values: Mapping[str, str]) -> str:
@@ -56,111 +33,29 @@ def with_constants(source: str, values: Mapping[str, str]) -> str:
     Only the assignments change: comments, line numbers and everything else stay as they are, and what is computed from a constant follows.
     """
     lines = source.encode().split(b"\n")
-    edits = [assignment.edit(values[assignment.name]) for assignment in _assignments(ast.parse(source)) if assignment.name in values]
-    for line, begin, last_line, end, text in sorted(edits, reverse=True):  # from the end, so that earlier positions stay right
-        joined = lines[line - 1][:begin] + text.encode() + lines[last_line - 1][end:]
-        lines[line - 1 : last_line] = [joined]
+    for name, value in reversed(_assignments(ast.parse(source))):  # from the end, so that earlier positions stay right
+        assert value.end_lineno is not None
+        if name in values:
+            before, after = lines[value.lineno - 1][: value.col_offset], lines[value.end_lineno - 1][value.end_col_offset :]
+            lines[value.lineno - 1 : value.end_lineno] = [before + values[name].encode() + after]
     return b"\n".join(lines).decode()
 
 
-def _assignments(tree: ast.Module) -> list[_Assignment]:
-    """The assignments of names that nothing else in the module's own scope binds, such as a loop or an import."""
-    assigned = [assignment for statement in tree.body for assignment in _assigned(statement)]
-    here, bound = Counter(assignment.name for assignment in assigned), Counter(_bound(tree))
-    return [assignment for assignment in assigned if here[assignment.name] == bound[assignment.name]]
+def _assignments(tree: ast.Module) -> list[tuple[str, ast.expr]]:
+    """The values of names that nothing else in the module's own scope binds, such as a loop or an import."""
+    assigned = [pair for statement in tree.body for pair in _assigned(statement)]
+    here, bound = Counter(name for name, _ in assigned), Counter(bound_names(tree))
+    return [(name, value) for name, value in assigned if here[name] == bound[name]]
 
 
-def _assigned(statement: ast.stmt) -> Iterator[_Assignment]:
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-            yield _Assignment(name, value)
+            yield name, value
         case ast.Assign(
             targets=[ast.Tuple(elts=targets) | ast.List(elts=targets)], value=ast.Tuple(elts=values) | ast.List(elts=values)
         ) if len(targets) == len(values) and not any(isinstance(element, ast.Starred) for element in (*targets, *values)):
-            for target, value in zip(targets, values, strict=True):
-                if isinstance(target, ast.Name):
-                    yield _Assignment(target.id, value)
-        case ast.Assign(targets=targets, value=value):
-            for node in (inner for target in targets for inner in ast.walk(target)):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    yield _Assignment(node.id, value, statement)
-
-
-def _bound(tree: ast.Module) -> Iterator[str]:
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.alias(name=name, asname=alias):
-                yield alias or name.split(".")[0]
-        if not isinstance(node, _SCOPES):
-            waiting += ast.iter_child_nodes(node)
-
-
-_MODULES = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"}
-_DEFAULT_P = 0.5
-_LARGEST = 1e300  # for a number that no float holds
-_HOPS = 8  # from a parameter to the constant that it is made of
-
-
-def certain_dropout(tree: ast.Module) -> str | None:
-    """Return why no kernel can give Model's answer: its first dropout with a probability that is surely above zero; None: there is none.
-
-    Whether a probability that is computed is zero, the judge sees, which executes the file.
-    """
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    if any(_name(call.func) in ("eval", "train") for call in calls):
-        return None
-    assigned = _assignments(tree)
-    counts = Counter(assignment.name for assignment in assigned)
-    constants = {item.name: item.value for item in assigned if item.after is None and counts[item.name] == 1}
-    for call in calls:
-        if _name(call.func) in _MODULES:
-            named = next((keyword.value for keyword in call.keywords if keyword.arg == "p"), ast.Constant(_DEFAULT_P))
-            p = _value(call.args[0] if call.args else named, {**constants, **_model_parameters(tree)}, constants)
-            if p is not None and p > 0:
-                return (
-                    f"line {call.lineno}: dropout with p = {p:g} in train mode: which elements are dropped is drawn anew in every call, "
-                    "so no kernel can give Model's answer; set p to 0, or call self.eval() at the end of __init__"
-                )
-    return None
-
-
-def _name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _value(node: ast.expr | None, names: Mapping[str, ast.expr | None], constants: Mapping[str, ast.expr]) -> float | None:
-    for _ in range(_HOPS):
-        match node:
-            case ast.Constant(value=int() | float() as value):
-                return min(value, _LARGEST) * 1.0
-            case ast.Name(id=name):
-                node, names = names.get(name), constants  # what stands in a parameter's place is written in the module
-            case _:
-                return None
-    return None
-
-
-def _model_parameters(tree: ast.Module) -> dict[str, ast.expr | None]:
-    """Return what the parameters of Model's __init__ stand for, by get_init_inputs; None where that is not known, as of other classes."""
-    making = [
-        (owner.name, [argument.arg for argument in statement.args.args])
-        for owner in tree.body
-        if isinstance(owner, ast.ClassDef)
-        for statement in owner.body
-        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
-    ]
-    parameters: dict[str, ast.expr | None] = dict.fromkeys(name for _, names in making for name in names)
-    if [owner for owner, _ in making] == [CLASS]:  # of several classes' parameters one can't tell which is meant
-        arguments = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == ARGUMENTS), None)
-        returned = next((node.value for node in ast.walk(arguments) if isinstance(node, ast.Return)), None) if arguments else None
-        parameters |= zip(making[0][1][1:], returned.elts if isinstance(returned, (ast.List, ast.Tuple)) else (), strict=False)
-    return parameters
+            yield from ((target.id, value) for target, value in zip(targets, values, strict=True) if isinstance(target, ast.Name))
 
 
 NAME = "kernelbench"
@@ -222,8 +117,7 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
         raise ProblemInvalid(str(path), f"precision {precision!r} is not known; take one of: {', '.join(PRECISIONS)}")
     source = read_text(path, SOURCE_LIMIT_BYTES, LAYOUT)
     if adjustments.constants:
-        parse_python(path, source, path.name)
-        known_constants = constants(source)
+        known_constants = settable(path)
         if unknown := [name for name in adjustments.constants if name not in known_constants]:
             there = ", ".join(f"{name} = {value}" for name, value in known_constants.items()) or "nothing"
             raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
@@ -274,9 +168,9 @@ def compiled_languages() -> tuple[str, ...]:
 
 def settable(path: Path) -> dict[str, str]:
     """The constants that `Adjustments.constants` may set in the file path, with the text of their values."""
-    source = read_text(path, SOURCE_LIMIT_BYTES, LAYOUT)
-    parse_python(path, source, path.name)
-    return constants(source)
+    assignments = _assignments(parse_python(path, read_text(path, SOURCE_LIMIT_BYTES, LAYOUT), path.name))
+    texts = {name: ast.unparse(value) for name, value in assignments}
+    return {name: text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..." for name, text in texts.items()}
 
 
 def _adjusted_tolerance(tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.Tolerance:
@@ -330,8 +224,6 @@ def _check(path: Path, tree: ast.Module) -> None:
         if (package := name.split(".")[0]) in _DOWNLOADS:
             text = f"imports {package}, whose models are downloaded or are not part of torch; write the model with torch.nn"
             raise ProblemInvalid(str(path), text)
-    if (dropout := certain_dropout(tree)) is not None:
-        raise ProblemInvalid(str(path), dropout)
 
 
 def _spec(problem_id: str, source: str, dtype: str, tolerance: wire.Tolerance, adjustments: Adjustments) -> wire.ProblemSpec:

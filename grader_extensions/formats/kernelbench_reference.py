@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import inspect
 import io
+import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -70,7 +71,7 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
 
     @cache  # made when it is first needed
     def wide_reference() -> Reference:
-        return _reference(_moved(source.model(), torch.float64, where), call, constants)
+        return _reference(_moved(source.drawn_model()[0], torch.float64, where), call, constants)
 
     def wide(inputs: Tensors) -> Tensors:
         return problem_code.in_double(wide_reference(), inputs)
@@ -84,7 +85,7 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
         compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide),
         state=_state(source, model, drawn) if spec.convention is wire.Convention.MODEL else b"",
         described=description,
-        weights=_weight_checks(source, model, drawn, reference),
+        weights=tuple(_weight_checks(source, model, drawn, reference)),
     )
 
 
@@ -129,12 +130,9 @@ class _ModelSource:
             raise ReferenceFailed(f"{_ARGUMENTS}() returned a {type(values).__name__}; return a list")
         return list(values)
 
-    def model(self, making: Making = _FOR_REAL) -> torch.nn.Module:
-        """A model as a runner makes it, on the CPU, then cast."""
-        return self.drawn_model(making)[0]
-
     def drawn_model(self, making: Making = _FOR_REAL) -> tuple[torch.nn.Module, dict[str, Constant]]:
-        """The same, and the constants in whose place it has drawn weights, by name: none where they are kept, or have no memory."""
+        """A model as a runner makes it, on the CPU, then cast; and the constants in whose place it has drawn weights, by name: none where
+        they are kept, or have no memory."""
         values = self.arguments(making)
         weights = self.constant_weights(_numbers(values))
         with problem_code.seeded(f"model {self.seed}"), blamed(f"{_MODEL}(*{_ARGUMENTS}())"), making:
@@ -245,10 +243,10 @@ _ABSENT = object()
 
 def _weight_checks(
     source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Constant], reference: Reference
-) -> tuple[WeightCheck, ...]:
-    """Every weight that a model starts with as one constant. What is drawn is tried as that constant. What stays constant is tried drawn;
-    a buffer of one element is a number of the problem's code."""
-    checks, weights, parameters = [], source.constant_weights(), {name for name, _ in model.named_parameters()}
+) -> Iterator[WeightCheck]:
+    """Yield every weight that a model starts with as one constant. What is drawn is tried as that constant. What stays constant is tried
+    drawn; a buffer of one element is a number of the problem's code."""
+    weights, parameters = source.constant_weights(), {name for name, _ in model.named_parameters()}
     for name, tensor in kept_tensors(model).items():
         constant = constant_of(kind_of(name, tensor), tensor)
         if name in drawn:
@@ -258,8 +256,7 @@ def _weight_checks(
         else:
             continue
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_CHARS]
-        checks.append(WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, replacement, reference)))
-    return tuple(checks)
+        yield WeightCheck(name=plain, drawn=name in drawn, changed=partial(_with_weight, tensor, replacement, reference))
 
 
 def _with_weight(tensor: torch.Tensor, draw: Callable[[], torch.Tensor], reference: Reference, inputs: Tensors) -> Tensors:
@@ -294,28 +291,27 @@ def _state(source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Con
 def described(digest: str, call: TracedCall, parameters: list[str]) -> wire.Described:
     """The arguments of a problem. parameters: what forward calls its inputs. ReferenceFailed where no entry could be given them."""
     names = _Names()
-    called = [*parameters, *(f"x{index}" for index in range(len(parameters), len(call.inputs)))]
-    for name, value in zip(called, call.inputs, strict=False):
+    called = dict(zip([*parameters, *(f"x{index}" for index in range(len(parameters), len(call.inputs)))], call.inputs, strict=False))
+    for name, value in called.items():
         if torch.is_tensor(value) and value.dim() == 0:  # what has no axes travels as a number
             sentence = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
             raise ReferenceFailed(f"{sentence}; give it an axis, as torch.rand(1) has, or return a number")
         if isinstance(value, int) and abs(value) > _EXACT_INTEGERS:
             raise ReferenceFailed(f"input {name!r} is {value}; integers up to 2 ** 53 can be given")
-    inputs = tuple(names.tensor(name, value) for name, value in zip(called, call.inputs, strict=False))
+    inputs = tuple(names.tensor(name, value) for name, value in called.items())
     several = len(call.outputs) > 1
     outputs = tuple(names.tensor(f"output{index}" if several else "output", value) for index, value in enumerate(call.outputs))
     if len(inputs) + len(outputs) > TENSOR_LIMIT:
         text = f"{len(inputs)} inputs and {len(outputs)} outputs; {TENSOR_LIMIT} can be sent"
         raise ReferenceFailed(f"{text}: put several into one tensor")
-    count = len(inputs) + len(outputs) + len(call.weights)
-    obstacle = (
-        f"it has {len(call.weights)} weights and buffers, and an entry can take {TENSOR_LIMIT} tensors" if count > TENSOR_LIMIT else ""
-    )
-    weights: tuple[wire.TensorSpec, ...] = ()
-    try:
-        weights = () if obstacle else tuple(names.tensor(name, value) for name, value in call.weights.items())
-    except ReferenceFailed as failure:
-        obstacle = f"of its weights and buffers {failure}"
+    weights, obstacle = tuple[wire.TensorSpec, ...](), ""
+    if len(inputs) + len(outputs) + len(call.weights) > TENSOR_LIMIT:
+        obstacle = f"it has {len(call.weights)} weights and buffers, and an entry can take {TENSOR_LIMIT} tensors"
+    else:
+        try:
+            weights = tuple(names.tensor(name, value) for name, value in call.weights.items())
+        except ReferenceFailed as failure:
+            obstacle = f"of its weights and buffers {failure}"
     strides = strides_of({spec.name: value for spec, value in zip(inputs, call.inputs, strict=True)})
     strides |= permutations_of({spec.name: value for spec, value in zip(outputs, call.outputs, strict=True)})
     return wire.Described(
@@ -332,23 +328,16 @@ class _Names:
 
     def tensor(self, wanted: str, value: Any) -> wire.TensorSpec:
         """The next tensor or number. Its sizes are axes of its own."""
-        shape = tuple(value.shape) if torch.is_tensor(value) else ()
-        name = self._free(wanted, len(shape))
-        if not torch.is_tensor(value):
-            return wire.TensorSpec(name=name, dtype=SCALARS[type(value)], shape=())
-        shapes = {name: nests.sent_shape_of(value, repr(wanted))}
-        self.axes |= nests.axes(shapes)
-        return nests.specs(shapes)[0]
-
-    def _free(self, wanted: str, rank: int) -> str:
+        dtype, shape = nests.sent_shape_of(value, repr(wanted)) if torch.is_tensor(value) else (SCALARS[type(value)], ())
         plain = re.sub(r"[^A-Za-z0-9_]", "_", wanted)[:NAME_CHARS]
         base = plain if re.match(r"[A-Za-z_]", plain) else f"p{plain}"
-        for name in (base, *(f"{base}{number}" for number in range(2, 2 + len(self._taken)))):
-            names = {name, *(f"{name}_{index}" for index in range(rank))}
-            if self._taken.isdisjoint(names):
-                self._taken |= names
-                return name
-        raise AssertionError("more names are taken than there are")
+        for name in itertools.chain([base], (f"{base}{number}" for number in itertools.count(2))):
+            axes = nests.axes({name: (dtype, shape)})
+            if self._taken.isdisjoint({name, *axes}):
+                break
+        self._taken |= {name, *axes}
+        self.axes |= axes
+        return wire.TensorSpec(name=name, dtype=dtype, shape=tuple(axes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,21 +352,33 @@ class TracedCall:
 
 
 def _trace(source: _ModelSource, key: str, where: str, making: Making, weight_factor: int) -> TracedCall:
+    """Trace a call. ReferenceTooLarge where a problem does not fit, as far as sizes are known. weight_factor: what one byte of the weights
+    takes while it is judged; 0: nothing is checked."""
     real = isinstance(making, _Bounded)
     values = source.inputs(key, where if real else "cpu", making)
     for index, value in enumerate(values):
         if not torch.is_tensor(value) and not isinstance(value, (bool, int, float)):
             raise ReferenceFailed(f"input {index} is a {type(value).__name__}; tensors and numbers can be given")
-    require_memory = partial(_require_memory, where, weight_factor, _size(values))
+
+    def require_memory(weight_bytes: int, output_bytes: int) -> None:
+        input_bytes = _size(values)
+        needed = INPUT_FACTOR * input_bytes + weight_factor * weight_bytes + OUTPUT_FACTOR * output_bytes
+        if weight_factor and needed > (there := memory_bytes(where)):
+            text = (
+                f"inputs of {input_bytes / 1e9:.3g} GB, weights of {weight_bytes / 1e9:.3g} GB and outputs of {output_bytes / 1e9:.3g} GB "
+                f"take {needed / 1e9:.3g} GB while they are judged, and here are {there / 1e9:.3g} GB; {SMALLER}"
+            )
+            raise ReferenceTooLarge(text)
+
     require_memory(0, 0)
-    traced_model = source.model(making)
+    traced_model = source.drawn_model(making)[0]
     traced_model = traced_model.to(where) if real else traced_model
     weight_bytes = _size([*traced_model.parameters(), *traced_model.buffers()])
     require_memory(weight_bytes, 0)
-    weights, before, watch = kept_tensors(traced_model), _Kept(traced_model), _TraceMode()
+    weights, watch = kept_tensors(traced_model), _TraceMode(traced_model)
     with blamed("forward"), making, watch:
         outputs = problem_code.as_tensors(traced_model(*values), "forward")
-    written, rebound = before.changes(traced_model, watch.written)
+    written, rebound = watch.changes()
     require_memory(weight_bytes, _size(outputs))
     return TracedCall(inputs=values, outputs=outputs, weights=weights, written=written, rebound=rebound)
 
@@ -399,11 +400,15 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Looks at every operation: refuses what draws random numbers, and remembers running statistics."""
+    """Looks at every operation of a call: refuses what draws random numbers, and finds what it changes in a model."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.written: set[int] = set()
+        self._model, self._running = model, set[int]()
+        self._versions = {name: item._version for name, item in named_tensors(model).items()}
+        self._attributes = {name: _attributes(module) for name, module in model.named_modules()}
+        tensors = [value for fields in self._attributes.values() for value in fields.values() if torch.is_tensor(value)]
+        self._attribute_versions = {id(tensor): tensor._version for tensor in tensors}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         """Look at the operation, then do it."""
@@ -412,38 +417,29 @@ class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             zip((parameter.name for parameter in declared), args, strict=False)
         )
         named |= kwargs or {}
-        if torch.Tag.nondeterministic_seeded in func.tags and not any(_is_zero(named.get(name)) for name in _PROBABILITIES):
+        probabilities = [named.get(name) for name in _PROBABILITIES]
+        if torch.Tag.nondeterministic_seeded in func.tags and not any(isinstance(p, (int, float)) and p == 0 for p in probabilities):
             text = (
                 f"forward draws random numbers ({func}), anew in every call, so no kernel can give the same answer; set the probability of "
                 "dropout to 0, call self.eval() at the end of __init__, or make what is random an input"
             )
             raise ReferenceFailed(text)
         if named.get("training", True):
-            self.written |= {id(named[name]) for name in _RUNNING if torch.is_tensor(named.get(name))}
+            self._running |= {id(named[name]) for name in _RUNNING if torch.is_tensor(named.get(name))}
         return func(*args, **(kwargs or {}))
 
-
-class _Kept:
-    """A model before it was called: what a call could change."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.versions = {name: item._version for name, item in named_tensors(model).items()}
-        self.attributes = {name: _attributes(module) for name, module in model.named_modules()}
-        tensors = [value for fields in self.attributes.values() for value in fields.values() if torch.is_tensor(value)]
-        self.attribute_versions = {id(tensor): tensor._version for tensor in tensors}
-
-    def changes(self, model: torch.nn.Module, running: set[int]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """Return the tensors that the call changed. A tensor that a later call would read is no change but a fault: answers would depend on
-        earlier calls."""
-        tensors = named_tensors(model)
-        written = tuple(name for name, tensor in tensors.items() if id(tensor) in running or tensor._version != self.versions.get(name))
+    def changes(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """Return the tensors and the attributes that the call changed. A tensor that a later call would read is no change but a fault:
+        answers would depend on earlier calls."""
+        tensors = named_tensors(self._model).items()
+        written = tuple(name for name, item in tensors if id(item) in self._running or item._version != self._versions.get(name))
         rebound = []
-        for name, module in model.named_modules():
-            before, after = self.attributes.get(name, {}), _attributes(module)
+        for name, module in self._model.named_modules():
+            before, after = self._attributes.get(name, {}), _attributes(module)
             for key in sorted(before.keys() | after.keys()):
                 old = before.get(key)
                 moved = key not in before or key not in after or old is not after[key]
-                if torch.is_tensor(old) and (moved or old._version != self.attribute_versions[id(old)]):
+                if torch.is_tensor(old) and (moved or old._version != self._attribute_versions[id(old)]):
                     raise ReferenceFailed(
                         f"forward changes self.{key}, a tensor that it had before: the answer would depend on the calls before; "
                         "use a local variable in forward, or make it an input"
@@ -461,20 +457,14 @@ def named_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def kept_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the tensors that a model keeps and an answer can depend on, by name: its state, other buffers, and tensors that are plain
     attributes."""
-    tensors: dict[str, torch.Tensor] = {
-        name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if torch.is_tensor(tensor)
-    }
-    attributes = {
-        f"{name}.{key}" if name else key: tensor for name, module in model.named_modules() for key, tensor in _attributes(module).items()
-    }
-    for name, tensor in (*model.named_buffers(), *attributes.items()):
-        if torch.is_tensor(tensor):
-            tensors.setdefault(name, tensor)
-    return {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[2] != _CALL_COUNTER}
-
-
-def _is_zero(value: object) -> bool:
-    return isinstance(value, (int, float)) and value == 0
+    attributes = [
+        (f"{name}.{key}" if name else key, value) for name, module in model.named_modules() for key, value in _attributes(module).items()
+    ]
+    tensors: dict[str, torch.Tensor] = {}
+    for name, value in (*model.state_dict(keep_vars=True).items(), *model.named_buffers(), *attributes):
+        if torch.is_tensor(value) and name.rpartition(".")[2] != _CALL_COUNTER:
+            tensors.setdefault(name, value)
+    return tensors
 
 
 def _attributes(module: torch.nn.Module) -> dict[str, Any]:
@@ -483,20 +473,6 @@ def _attributes(module: torch.nn.Module) -> dict[str, Any]:
 
 def _size(values: list[Any]) -> int:
     return sum(memory_of(value).numel() * value.element_size() for value in values if torch.is_tensor(value))
-
-
-def _require_memory(where: str, weight_factor: int, input_bytes: int, weight_bytes: int, output_bytes: int) -> None:
-    """ReferenceTooLarge where a problem does not fit, as far as sizes are known.
-
-    weight_factor: what one byte of the weights takes while it is judged; 0: nothing is checked.
-    """
-    needed = INPUT_FACTOR * input_bytes + weight_factor * weight_bytes + OUTPUT_FACTOR * output_bytes
-    if weight_factor and needed > (there := memory_bytes(where)):
-        text = (
-            f"inputs of {input_bytes / 1e9:.3g} GB, weights of {weight_bytes / 1e9:.3g} GB and outputs of {output_bytes / 1e9:.3g} GB "
-            f"take {needed / 1e9:.3g} GB while they are judged, and here are {there / 1e9:.3g} GB; {SMALLER}"
-        )
-        raise ReferenceTooLarge(text)
 
 
 def memory_bytes(where: str) -> int:

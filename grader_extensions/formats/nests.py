@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,6 +21,7 @@ from sandbox.protocol.gate import RANK_LIMIT, span
 DTYPES = frozenset(("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"))
 Shape = tuple[str, tuple[int, ...]]  # with the dtype
 Shapes = dict[str, Shape]  # of tensors by name
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 def shape_of(tensor: torch.Tensor) -> Shape:
@@ -50,6 +51,39 @@ def specs(shapes: Shapes) -> tuple[wire.TensorSpec, ...]:
 def axes(shapes: Shapes) -> dict[str, int]:
     """Return the axes of these tensors, with their sizes."""
     return {f"{name}_{index}": size for name, (_, shape) in shapes.items() for index, size in enumerate(shape)}
+
+
+def slots_of(settings: Iterable[Mapping[_Key, Shape]]) -> dict[_Key, Shape]:
+    """Return the tensors of all settings of a task, without elements, in the order in which the settings have them."""
+    slots: dict[_Key, Shape] = {}
+    for setting in settings:
+        for key, (dtype, sizes) in setting.items():
+            if slots.setdefault(key, empty := (dtype, (0,) * len(sizes))) != empty:
+                raise ReferenceFailed(f"{key!r} has another dtype or number of axes in another setting; make them the same")
+    return slots
+
+
+def in_slots(slots: Mapping[_Key, Shape], setting: Mapping[_Key, Shape]) -> dict[_Key, Shape]:
+    """Return a shape for each slot: without elements where the setting has no such tensor."""
+    if missing := [dtype for key, (dtype, sizes) in slots.items() if not sizes and key not in setting]:
+        text = f"some cases have more outputs without dimensions, of {missing[0]}, than others; make problems of their own of these"
+        raise ReferenceFailed(text)
+    return {**slots, **setting}
+
+
+def mark(index: int) -> Shape:
+    """Return the shape of a tensor that no kernel is given: it tells settings apart that have the same shapes."""
+    return "uint8", (index + 1,)
+
+
+def placed(tensors: Sequence[torch.Tensor], numbers: Sequence[int], shapes: Sequence[Shape], where: str) -> Tensors:
+    """The tensors at these numbers, and at the others those without elements, or the mark. shapes: of each number."""
+    at = dict(zip(numbers, tensors, strict=True))
+    for number, (dtype, sizes) in enumerate(shapes):
+        if number not in at:  # torch fills no float4
+            empty = torch.empty(sizes, dtype=getattr(torch, dtype), device=where)
+            at[number] = empty.zero_() if empty.numel() else empty
+    return [at[number] for number in range(len(shapes))]
 
 
 def tensors_of(value: object) -> Tensors:

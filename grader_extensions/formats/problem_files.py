@@ -20,6 +20,7 @@ from grader.model import Problem
 from sandbox.protocol import wire
 
 AXIS_LIMIT = 16
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _UNION_TAGS = ("const", "var", "expr", "random", "scalar", "safetensors", "custom")  # no keys, but pydantic names them too
 # Imported sets have the sizes of a GPU, and two cores take minutes.
 COUNT = 3
@@ -117,6 +118,22 @@ def imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 yield from (alias.name for alias in aliases)
             case ast.ImportFrom(module=str() as module, level=0):
                 yield module
+
+
+def bound_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module binds in its own scope, as often as it does."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=alias):
+                yield alias or name.split(".")[0]
+        if not isinstance(node, _SCOPES):
+            waiting += ast.iter_child_nodes(node)
 
 
 def _is_installed(package: str) -> bool:

@@ -44,22 +44,6 @@ def public(trees: Mapping[str, ast.Module]) -> list[str]:
     return sorted(names)
 
 
-def defined(tree: ast.Module) -> set[str]:
-    """The names that a file defines at its top level."""
-    names = set()
-    for node in tree.body:
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.Assign(targets=targets):
-                names |= {target.id for target in targets if isinstance(target, ast.Name)}
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names.add(name)
-            case ast.ImportFrom(names=imported) | ast.Import(names=imported):
-                names |= {alias.asname or alias.name for alias in imported}
-    return names
-
-
 def tolerance(tree: ast.Module) -> wire.Tolerance:
     """Return the bounds in `check_implementation = make_match_reference(ref_kernel, rtol=..., atol=...)`, for display."""
     bounds = dict(TOLERANCE)
@@ -198,7 +182,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     texts = {name: read_text(path, FILE_LIMIT_BYTES, LAYOUT) for name, path in paths.items()}
     trees = {name: parse_python(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]
-    names = defined(reference)
+    names = set(problem_files.bound_names(reference))
     if missing := [name for name in FUNCTIONS if name not in names]:
         near = [f"; it has {close[0]!r} for {name!r}" for name in missing if (close := get_close_matches(name, names, n=1, cutoff=0.6))]
         text = f"defines no {', '.join(map(repr, missing))}{''.join(near)}; define {'them' if len(missing) > 1 else 'it'} at the top level"
@@ -247,12 +231,6 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ProblemInvalid(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
-        except (
-            LookupError,
-            AttributeError,
-            TypeError,
-            ValueError,
-            OverflowError,
-        ) as error:  # PyYAML's, of a value that no tag fits
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML's, of a value that no tag fits
             raise ValueError(f"can't be read: a value is not what its tag says ({type(error).__name__}: {error}); fix the value") from None
         return model.model_validate(value)

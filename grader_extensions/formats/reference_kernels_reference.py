@@ -15,8 +15,8 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -181,15 +181,13 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
             comparisons[0] = replace(comparisons[0], mismatched_count=1)
         return comparisons
 
-    templates = tuple(json.loads(workload.arguments)["template"] for workload in spec.workloads)
-    scratch = tuple(sorted({index for case in cases.values() for index in case.scratch}))
     return Task(
         spec=spec,
         reference=reference,
         draw=lambda workload, key: cases[workload.workload_id].draw(key),
         compare=compare,
-        templates=templates,
-        scratch=scratch,
+        templates=tuple(json.loads(workload.arguments)["template"] for workload in spec.workloads),
+        scratch=tuple(sorted({index for case in cases.values() for index in case.scratch})),
     )
 
 
@@ -200,12 +198,13 @@ class _TaskCase:
         self.name, self._code = workload.workload_id, code
         arguments = json.loads(workload.arguments)
         data, _, output = json.loads(arguments["template"])[1]
-        self._arguments, self._mark = arguments["case"], arguments["mark"]
+        self._arguments = arguments["case"]
         self.scratch: dict[int, str] = {int(index): kind for index, kind in arguments["scratch"].items()}
         self._data_text, self._data, self._output = json.dumps(data), pytree.builder(data, code.make_object), pytree.builder(output)
         self._input_numbers = [number for number, _ in pytree.leaves(data)]
         self._output_numbers = [number - len(spec.inputs) for number, _ in pytree.leaves(output)]
-        self._output_orders = [inverse(dimensions) for _, dimensions in pytree.leaves(output)]  # how `permute` makes what is sent
+        # How `permute` makes what is sent.
+        self._output_orders = [order and [order.index(dim) for dim in range(len(order))] for _, order in pytree.leaves(output)]
         self._inputs, self.outputs = (nests.shapes_at(tensors, workload.axes) for tensors in (spec.inputs, spec.outputs))
         self.shapes = tuple(shape for _, shape in self._inputs)  # by which the case is found
 
@@ -226,7 +225,7 @@ class _TaskCase:
             (tensor if order is None or tensor.dim() != len(order) else tensor.permute(order)).detach().contiguous()
             for tensor, order in zip(returned, self._output_orders, strict=True)
         ]
-        return outputs if len(outputs) == len(self.outputs) else placed(outputs, self._output_numbers, self.outputs, str(outputs[0].device))
+        return nests.placed(outputs, self._output_numbers, self.outputs, self._code.where)
 
     def draw(self, key: str) -> Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
@@ -235,11 +234,7 @@ class _TaskCase:
         if not same_shapes or json.dumps(pytree.renumbered(data, self._input_numbers)) != self._data_text:
             text = "shapes, dtypes or plain values that differ from seed to seed; let them depend on the case alone"
             raise ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
-        own_count = len(self._inputs) - (self._mark is not None)
-        return [
-            *placed(tensors, self._input_numbers, self._inputs[:own_count], self._code.where),
-            *([] if self._mark is None else [marker(self._mark, self._code.where)]),
-        ]
+        return nests.placed(tensors, self._input_numbers, self._inputs, self._code.where)
 
 
 def _accepted(comparison: Comparison, out: torch.Tensor, ref: torch.Tensor) -> Comparison:
@@ -256,120 +251,72 @@ def _accepted(comparison: Comparison, out: torch.Tensor, ref: torch.Tensor) -> C
 def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
     """The spec with inputs, outputs and templates, from running every case once."""
     needed: set[Occurrence] = set()
-    runs = [_CaseRun.of(code, workload, f"{spec.digest}{index}", needed) for index, workload in enumerate(spec.workloads)]
-    runs = [case.without_needed(needed) for case in runs]
-    shown = [case for case, workload in zip(runs, spec.workloads, strict=True) if not workload.hidden] or runs
+    runs = [_CaseRun(code, workload, f"{spec.digest}{index}", needed) for index, workload in enumerate(spec.workloads)]
+    public = [case for case, workload in zip(runs, spec.workloads, strict=True) if not workload.hidden] or runs
     # As many slots of each kind as a case needs at most, in the order in which cases need them.
-    inputs = list(dict.fromkeys(tensor for case in shown for tensor in _occurrences(case.inputs)))
-    outputs = list(dict.fromkeys(tensor for case in shown for tensor in _occurrences(case.outputs)))
-    if any({*_occurrences(case.inputs)} - {*inputs} or {*_occurrences(case.outputs)} - {*outputs} for case in runs):
+    inputs, outputs = nests.slots_of(case.inputs for case in public), nests.slots_of(case.outputs for case in public)
+    if any(case.inputs.keys() - inputs.keys() or case.outputs.keys() - outputs.keys() for case in runs):
         text = "a hidden workload has tensors that no public one has, and a submission would see that there are such; add a public one"
         raise ReferenceFailed(text)
-    full = [replace(case, inputs=_in_slots(inputs, case.inputs), outputs=_in_slots(outputs, case.outputs)) for case in runs]
-    around = [case.around(inputs, outputs) for case in runs]
-    by_shapes = {_shapes(case.inputs): surroundings for case, surroundings in zip(full, around, strict=True)}
-    marked = any(by_shapes[_shapes(case.inputs)] != surroundings for case, surroundings in zip(full, around, strict=True))
+    drawn = [list(nests.in_slots(inputs, case.inputs).values()) for case in runs]
+    returned = [_named("y", nests.in_slots(outputs, case.outputs).values()) for case in runs]
+    around = [case.around([*inputs], [*outputs], needed) for case in runs]
+    # Cases of the same shapes may differ in what is around them.
+    twins = [drawn.index(shapes) for shapes in drawn]
+    if marked := any(around[index] != around[twin] for index, twin in enumerate(twins)):
+        drawn = [[*shapes, nests.mark(index)] for index, shapes in enumerate(drawn)]
+    if (count := len(drawn[0])) + len(outputs) > TENSOR_LIMIT:
+        raise ReferenceFailed(f"{count} tensors in data and {len(outputs)} in the output; {TENSOR_LIMIT} can be sent")
     workloads = []
-    for index, (workload, case, (data, result, scratch)) in enumerate(zip(spec.workloads, full, around, strict=True)):
-        tensors = [*case.inputs, *([marker(index, "meta")] if marked else [])]
-        if len(tensors) + len(case.outputs) > TENSOR_LIMIT:
-            text = f"{len(tensors)} tensors in data and {len(case.outputs)} in the output of {case.name!r}; {TENSOR_LIMIT} can be sent"
-            raise ReferenceFailed(text)
-        mark = ["tensor", len(case.inputs)] if marked else ["value", None]
-        behind = pytree.renumbered(result, [len(tensors) + number for number in range(len(case.outputs))])
-        arguments = {
-            "case": json.loads(workload.arguments)["case"],
-            "template": json.dumps(["tuple", [data, mark, behind]]),
-            "scratch": scratch,
-            "mark": index if marked else None,
-        }
-        axes = nests.axes(_named("x", tensors) | _named("y", case.outputs))
-        workloads.append(replace(workload, axes=axes, arguments=json.dumps(arguments)))
-        full[index] = replace(case, inputs=tensors)
-    return replace(
-        spec,
-        inputs=nests.specs(_named("x", full[0].inputs)),
-        outputs=nests.specs(_named("y", full[0].outputs)),
-        workloads=tuple(workloads),
-        axes=(),
-    )
+    for workload, tensors, answers, (data, result, scratch) in zip(spec.workloads, drawn, returned, around, strict=True):
+        mark = ["tensor", len(inputs)] if marked else ["value", None]
+        behind = pytree.renumbered(result, range(count, count + len(outputs)))
+        template = json.dumps(["tuple", [data, mark, behind]])
+        arguments = {"case": json.loads(workload.arguments)["case"], "template": template, "scratch": scratch}
+        workloads.append(replace(workload, axes=nests.axes(_named("x", tensors) | answers), arguments=json.dumps(arguments)))
+    return replace(spec, inputs=nests.specs(_named("x", drawn[0])), outputs=nests.specs(returned[0]), workloads=tuple(workloads), axes=())
 
 
-@dataclass(frozen=True, kw_only=True)
 class _CaseRun:
-    """A run of a case: the nodes of its data and result, the tensors in them, and the inputs that a kernel may write to."""
+    """A run of a case: the nodes of its data and result, the shapes of their tensors, and the inputs that a kernel may write to."""
 
-    name: str
-    data: list[Any]
-    result: list[Any]
-    inputs: Tensors
-    outputs: Tensors
-    scratch: dict[int, str]
-
-    @classmethod
-    def of(cls, code: Code, workload: wire.Workload, seed: str, needed: set[Occurrence]) -> _CaseRun:
+    def __init__(self, code: Code, workload: wire.Workload, seed: str, needed: set[Occurrence]) -> None:
         """Run the case. needed: inputs that look like buffers and that the reference was seen to read; more of them are added."""
         name, key = workload.workload_id, hashlib.sha256(seed.encode()).hexdigest()[:32]
-        inputs, data = code.inputs(json.loads(workload.arguments)["case"], key, name)
-        build = pytree.builder(data, code.make_object)
+        inputs, self.data = code.inputs(json.loads(workload.arguments)["case"], key, name)
+        build = pytree.builder(self.data, code.make_object)
 
         def run(arguments: Tensors) -> Any:
             return code.run(build(arguments), key, name)
 
         copies = [tensor.clone() for tensor in inputs]
-        returned, result = code.flat(run(copies), f"{REFERENCE} at {name!r}")
+        returned, self.result = code.flat(run(copies), f"{REFERENCE} at {name!r}")
         if not returned:
             raise ReferenceFailed(f"{REFERENCE} at {name!r} returns no tensor; return what is to be compared")
         for index, output in enumerate(returned):
             nests.sent_shape_of(output, f"tensor {index} of {REFERENCE} at {name!r}", DTYPES)
         outputs = [laid_out(tensor).clone() for tensor in returned]
-        scratch = _scratch(run, inputs, copies, outputs, needed)
-        # All cases are looked at together, and only for their shapes.
-        shown = [[torch.empty_like(tensor, device="meta") for tensor in tensors] for tensors in (inputs, outputs)]
-        return cls(name=name, data=data, result=result, inputs=shown[0], outputs=shown[1], scratch=scratch)
+        self.inputs, self.outputs = _occurrences(inputs), _occurrences(outputs)
+        self.scratch = _scratch(run, inputs, copies, outputs, needed)
 
-    def without_needed(self, needed: set[Occurrence]) -> _CaseRun:
-        """The same, but for inputs that the reference reads in another case."""
-        places = _occurrences(self.inputs)
-        return replace(self, scratch={index: kind for index, kind in self.scratch.items() if kind != UNUSED or places[index] not in needed})
-
-    def around(self, inputs: Sequence[Occurrence], outputs: Sequence[Occurrence]) -> tuple[list[Any], list[Any], dict[int, str]]:
-        """Describe what the shapes of the inputs do not show, with the numbers of the slots."""
-        at = _numbers(inputs, self.inputs)
-        data, result = pytree.renumbered(self.data, at), pytree.renumbered(self.result, _numbers(outputs, self.outputs))
-        return data, result, {at[index]: kind for index, kind in self.scratch.items()}
+    def around(
+        self, inputs: Sequence[Occurrence], outputs: Sequence[Occurrence], needed: set[Occurrence]
+    ) -> tuple[list[Any], list[Any], dict[int, str]]:
+        """Describe what the shapes of the inputs do not show, with the numbers of the slots. needed: inputs that some case reads."""
+        places, numbers = [*self.inputs], [inputs.index(key) for key in self.inputs]
+        scratch = {numbers[index]: kind for index, kind in self.scratch.items() if kind != UNUSED or places[index] not in needed}
+        result = pytree.renumbered(self.result, [outputs.index(key) for key in self.outputs])
+        return pytree.renumbered(self.data, numbers), result, scratch
 
 
-def _numbers(slots: Sequence[Occurrence], tensors: Sequence[torch.Tensor]) -> list[int]:
-    """The places of a case's tensors among the slots."""
-    return [slots.index(tensor) for tensor in _occurrences(tensors)]
-
-
-def _in_slots(slots: Sequence[Occurrence], tensors: Sequence[torch.Tensor]) -> Tensors:
-    """A tensor for each slot; without elements where the case has none. Raises ReferenceFailed for a number that it does not have."""
-    return placed(tensors, _numbers(slots, tensors), [(dtype, (0,) * rank) for (dtype, rank), _ in slots], "meta")
-
-
-def _occurrences(tensors: Sequence[torch.Tensor]) -> list[Occurrence]:
-    """Each tensor's kind, and how many of that kind come before it."""
-    counts, occurrences = Counter[Kind](), []
+def _occurrences(tensors: Sequence[torch.Tensor]) -> dict[Occurrence, nests.Shape]:
+    """The shape of each tensor, by its kind and how many of that kind come before it."""
+    counts, occurrences = Counter[Kind](), dict[Occurrence, nests.Shape]()
     for tensor in tensors:
         kind = (dtype_name(tensor), tensor.dim())
-        occurrences.append((kind, counts[kind]))
+        occurrences[kind, counts[kind]] = nests.shape_of(tensor)
         counts[kind] += 1
     return occurrences
-
-
-def placed(tensors: Sequence[torch.Tensor], numbers: Sequence[int], kinds: Sequence[nests.Shape], where: str) -> Tensors:
-    """The tensors at these numbers, and tensors without elements at the others. kinds: dtype and shape of each number."""
-    at = dict(zip(numbers, tensors, strict=True))
-    if missing := [dtype for number, (dtype, shape) in enumerate(kinds) if number not in at and not shape]:
-        text = f"some cases have more outputs without dimensions, of {missing[0]}, than others; make problems of their own of these"
-        raise ReferenceFailed(text)
-    return [
-        at[number] if number in at else torch.empty((0,) * len(shape), dtype=getattr(torch, dtype), device=where)
-        for number, (dtype, shape) in enumerate(kinds)
-    ]
 
 
 def _scratch(run: Callable[[Tensors], Any], inputs: Tensors, after: Tensors, outputs: Tensors, needed: set[Occurrence]) -> dict[int, str]:
@@ -390,7 +337,7 @@ def _scratch(run: Callable[[Tensors], Any], inputs: Tensors, after: Tensors, out
 
     written = [index for index, (tensor, before) in enumerate(zip(after, inputs, strict=True)) if not same_bytes(tensor, before)]
     scratch = dict.fromkeys(written, BLANK if written and is_same_without(written, OTHER_VALUE) else KEPT)
-    places = _occurrences(inputs)
+    places = [*_occurrences(inputs)]
     decided = {*written, *(index for index, place in enumerate(places) if place in needed)}
     looks = [index for index, tensor in enumerate(inputs) if index not in decided and _looks_like_buffer(tensor, outputs)]
     # An integer that is read may be an index, and the largest, which the generator left there, is none: 0 is.
@@ -407,22 +354,8 @@ def _looks_like_buffer(tensor: torch.Tensor, outputs: Sequence[torch.Tensor]) ->
     return bool((tensor == largest).all())
 
 
-def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tensor.shape for tensor in tensors)
-
-
-def _named(letter: str, tensors: Sequence[torch.Tensor]) -> nests.Shapes:
-    return {f"{letter}{index}": nests.shape_of(tensor) for index, tensor in enumerate(tensors)}
-
-
-def marker(index: int, where: str) -> torch.Tensor:
-    """Tells cases apart whose data has the same shapes: by its own."""
-    return torch.zeros(index + 1, dtype=torch.uint8, device=where)
-
-
-def inverse(dimensions: list[int] | None) -> list[int] | None:
-    """Return the inverse of a permutation."""
-    return None if dimensions is None else [dimensions.index(dim) for dim in range(len(dimensions))]
+def _named(letter: str, shapes: Iterable[nests.Shape]) -> nests.Shapes:
+    return {f"{letter}{index}": shape for index, shape in enumerate(shapes)}
 
 
 def laid_out(tensor: torch.Tensor) -> torch.Tensor:

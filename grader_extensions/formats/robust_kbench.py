@@ -114,7 +114,11 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         "Model": _Signature.of(making, skipped=1),
         "get_inputs": _Signature.of(inputs if isinstance(inputs, ast.FunctionDef) else None, skipped=0),
     }
-    settings = _settings(config_path)
+    config = read_text(config_path, FILE_LIMIT_BYTES, LAYOUT)
+    with reported(config_path, config, model=_ConfigFile):
+        settings = _ConfigFile.model_validate(json.loads(config)).settings()
+    if len(settings) > SETTING_LIMIT:
+        raise ProblemInvalid(str(config_path), f"its single settings make {len(settings)} combinations; keep at most {SETTING_LIMIT}")
     for setting in settings:
         _check_arguments(config_path, setting, signatures)
     workloads = tuple(_workloads(settings, signatures, direction))
@@ -174,9 +178,7 @@ def _workloads(settings: list[_Setting], signatures: dict[str, _Signature], dire
     smaller: list[_Setting] = []
     for index, setting in enumerate(settings):
         name, small = f"setting-{index}", _smaller(setting, signatures)
-        of_model = {**signatures["Model"].defaults, **small["init"]}.values()
-        # About those of a matrix of the two largest sizes.
-        weight_elements = math.prod(sorted(value for value in of_model if type(value) is int and value > 0)[-2:])
+        weight_elements = math.prod(sorted(signatures["Model"].sizes(small["init"]))[-2:])  # about those of a matrix of the two largest
         possible = _input_elements(small, signatures) + weight_elements <= problem_files.LARGEST
         if small == setting:
             yield _workload(name, setting, direction, "" if possible else DeviceKind.CUDA)
@@ -196,8 +198,7 @@ def _workload(workload_id: str, setting: _Setting, direction: str, device_kind: 
 
 def _input_elements(setting: _Setting, signatures: dict[str, _Signature]) -> int:
     """About how many elements the inputs have: the product of all sizes that they are made of."""
-    values = {**signatures["get_inputs"].defaults, **setting["given"]}.values()
-    return math.prod(value for value in values if type(value) is int and value > 0)
+    return math.prod(signatures["get_inputs"].sizes(setting["given"]))
 
 
 def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
@@ -211,50 +212,36 @@ def _smaller(setting: _Setting, signatures: dict[str, _Signature]) -> _Setting:
     return {**setting, "given": arguments}
 
 
-def _settings(path: Path) -> list[_Setting]:
-    text = read_text(path, FILE_LIMIT_BYTES, LAYOUT)
-    with reported(path, text, model=_ConfigFile):
-        settings = _ConfigFile.model_validate(json.loads(text)).settings()
-    if len(settings) > SETTING_LIMIT:
-        raise ProblemInvalid(str(path), f"its single settings make {len(settings)} combinations; keep at most {SETTING_LIMIT}")
-    return settings
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Signature:
-    """Arguments that a function of a task can be called with. names None: any."""
+    """Parameters of a function of a task by name, with their defaults; None: required. takes_any: it takes other names as well."""
 
-    names: frozenset[str] | None
-    required: frozenset[str]
-    defaults: dict[str, int]
+    parameters: dict[str, ast.expr | None]
+    takes_any: bool
 
     @classmethod
     def of(cls, function: ast.FunctionDef | None, *, skipped: int) -> _Signature:
         """Of this function without its first parameters; None: of one that takes nothing."""
         if function is None:
-            return cls(names=frozenset(), required=frozenset(), defaults={})
-        parameters = function.args
-        positional = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)][skipped:]
-        values = dict(zip(reversed(positional), reversed(parameters.defaults), strict=False))
-        values |= {
-            parameter.arg: value
-            for parameter, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
-            if value is not None
-        }
-        names = frozenset((*positional, *(parameter.arg for parameter in parameters.kwonlyargs)))
-        return cls(
-            names=None if parameters.kwarg is not None else names,
-            required=names - frozenset(values),
-            defaults={name: node.value for name, node in values.items() if isinstance(node, ast.Constant) and type(node.value) is int},
-        )
+            return cls(parameters={}, takes_any=False)
+        arguments = function.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        required = [None] * (len(positional) - len(arguments.defaults))
+        names = [parameter.arg for parameter in (*positional, *arguments.kwonlyargs)]
+        parameters = list(zip(names, (*required, *arguments.defaults, *arguments.kw_defaults), strict=True))
+        return cls(parameters=dict(parameters[skipped:]), takes_any=arguments.kwarg is not None)
+
+    def sizes(self, arguments: _Arguments) -> list[int]:
+        """The whole numbers over zero in a call, defaults among them."""
+        defaults = {name: node.value for name, node in self.parameters.items() if isinstance(node, ast.Constant)}
+        return [value for value in {**defaults, **arguments}.values() if type(value) is int and value > 0]
 
 
 def _check_arguments(path: Path, setting: _Setting, signatures: dict[str, _Signature]) -> None:
     for name, of, config in (("Model", "init", "single_init_configs"), ("get_inputs", "given", "single_input_configs")):
-        signature = signatures[name]
-        unknown = [key for key in setting[of] if signature.names is not None and key not in signature.names]
-        if unknown:
+        parameters = signatures[name].parameters
+        if unknown := [key for key in setting[of] if key not in parameters and not signatures[name].takes_any]:
             text = f"{config}: gives {name} {unknown[0]!r}, which it does not take; leave it out there and in single_shared_configs"
             raise ProblemInvalid(str(path), text)
-        if missing := sorted(signature.required - set(setting[of])):
+        if missing := sorted(key for key, default in parameters.items() if default is None and key not in setting[of]):
             raise ProblemInvalid(str(path), f"{config}: does not give {name} {missing[0]!r}, which it needs; add it")

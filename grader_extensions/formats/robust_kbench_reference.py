@@ -18,6 +18,8 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.autograd.function import FunctionCtx
+from torch.utils._pytree import tree_map_only
 
 from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import permutations_of, strides_of, with_strides
@@ -43,12 +45,11 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
 
     @problem_code.with_own_code
     def reference(inputs: Tensors) -> Tensors:
-        return by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)].run(inputs)
+        return by_shapes[tuple(tensor.shape for tensor in inputs)].run(inputs)
 
     @problem_code.with_own_code
     def wide(inputs: Tensors) -> Tensors:
-        setting = by_shapes[tuple(tuple(tensor.shape) for tensor in inputs)]
-        return problem_code.in_double(partial(setting.run, wide=True), inputs)
+        return problem_code.in_double(partial(by_shapes[tuple(tensor.shape for tensor in inputs)].run, wide=True), inputs)
 
     return Task(
         spec=spec,
@@ -92,9 +93,7 @@ class _Setting:
         call = self.code.call(self.arguments, key)
         if json.dumps(pytree.renumbered(call.tree, self.places)) != self.template:
             raise ReferenceFailed(f"setting {self.name!r} gives other values with each seed; let only tensors differ")
-        drawn = [torch.zeros(shape, dtype=getattr(torch, dtype), device=self.code.where) for dtype, shape in self.inputs]
-        for place, tensor in zip(self.places, call.tensors, strict=True):
-            drawn[place] = tensor
+        drawn = nests.placed(call.tensors, self.places, self.inputs, self.code.where)
         if tuple(map(nests.shape_of, drawn)) != self.inputs:
             raise ReferenceFailed(f"setting {self.name!r} gives tensors whose shapes or dtypes differ from seed to seed")
         return [with_strides(tensor, strides) for tensor, strides in zip(drawn, self.strides, strict=True)]
@@ -133,14 +132,13 @@ class _SettingRun:
 
 def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
     runs = [_SettingRun(spec, workload, code) for workload in spec.workloads]
-    inputs = _joined([item.inputs for item in runs])
-    shapes = [tuple(tensor.items()) for tensor in inputs]
-    if any(shapes.index(item) != index for index, item in enumerate(shapes)):  # a tensor that no kernel is given distinguishes them
-        inputs = [{**item, MARK: ("uint8", (index + 1,))} for index, item in enumerate(inputs)]
-    outputs = _joined([item.outputs for item in runs])
+    input_slots, output_slots = nests.slots_of(run.inputs for run in runs), nests.slots_of(run.outputs for run in runs)
+    inputs = [nests.in_slots(input_slots, run.inputs) for run in runs]
+    outputs = [nests.in_slots(output_slots, run.outputs) for run in runs]
+    if len({tuple(shapes.items()) for shapes in inputs}) < len(inputs):
+        inputs = [{**shapes, MARK: nests.mark(index)} for index, shapes in enumerate(inputs)]
     if len(inputs[0]) + len(outputs[0]) > TENSOR_LIMIT:
-        text = f"a kernel gets {len(inputs[0])} tensors and returns {len(outputs[0])}; {TENSOR_LIMIT} can be sent"
-        raise ReferenceFailed(text)
+        raise ReferenceFailed(f"a kernel gets {len(inputs[0])} tensors and returns {len(outputs[0])}; {TENSOR_LIMIT} can be sent")
     names = list(inputs[0])
     workloads = []
     for index, (workload, run) in enumerate(zip(spec.workloads, runs, strict=True)):
@@ -159,17 +157,6 @@ def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
         axes = nests.axes(inputs[index]) | nests.axes(outputs[index])
         workloads.append(replace(workload, axes=axes, arguments=json.dumps(arguments), strides=run.strides))
     return replace(spec, inputs=nests.specs(inputs[0]), outputs=nests.specs(outputs[0]), workloads=tuple(workloads), axes=())
-
-
-def _joined(settings: Sequence[nests.Shapes]) -> list[nests.Shapes]:
-    """The same tensors for every setting, in one order; one that a setting does not have has no elements there."""
-    shapes = {name: shape for setting in reversed(settings) for name, shape in setting.items()}
-    order = dict.fromkeys(name for setting in settings for name in setting)
-    for variant in settings:
-        for name, (dtype, sizes) in variant.items():
-            if (dtype, len(sizes)) != (shapes[name][0], len(shapes[name][1])):
-                raise ReferenceFailed(f"{name!r} has another dtype or number of axes in another setting; make them the same")
-    return [{name: setting.get(name, (shapes[name][0], (0,) * len(shapes[name][1]))) for name in order} for setting in settings]
 
 
 def _key(spec: wire.ProblemSpec, workload: wire.Workload, part: str = "") -> str:
@@ -198,17 +185,19 @@ class KernelCall:
     output: list[Any] | None = None
 
     @classmethod
-    def forward_call(cls, arguments: tuple[Any, ...], names: tuple[str, ...]) -> KernelCall:
-        """Of a kernel that is called as forward_fn is."""
-        tensors, tree = _flat(arguments)
-        return cls(tensors=_sent(tensors), names=_tensor_names(tree, names), tree=tree, own_tensors=[], forward=tree)
-
-    @classmethod
-    def backward_call(
-        cls, arguments: tuple[Any, ...], gradient: torch.Tensor, forward: tuple[Any, ...], names: tuple[str, ...], wanted: tuple[int, ...]
+    def of(
+        cls,
+        arguments: tuple[Any, ...],
+        names: tuple[str, ...],
+        gradient: torch.Tensor | None = None,
+        forward: tuple[Any, ...] = (),
+        wanted: tuple[int, ...] = (),
     ) -> KernelCall:
-        """Of a backward kernel: gradient is that of the output, names are those of forward, wanted are the numbers of forward."""
+        """Of a kernel that is called as forward_fn is; with the gradient of the output of a backward kernel. Then names are those of
+        forward, wanted are the numbers of forward."""
         tensors, tree = _flat(arguments)
+        if gradient is None:
+            return cls(tensors=_sent(tensors), names=_tensor_names(tree, names), tree=tree, own_tensors=[], forward=tree)
         places = {id(tensor): index for index, tensor in enumerate(tensors)}
         if id(gradient) not in places:
             raise ReferenceFailed(f"{KERNEL} is not given the gradient of the output; give it as it is")
@@ -250,7 +239,7 @@ class TaskCode:
             forward = _moved(self._positional(arguments, keywords), self.where)
             named = tuple(inspect.signature(self.names[FORWARD]).parameters)
             names = (*named, *(f"argument{index}" for index in range(len(named), len(forward))))[: len(forward)]
-            return self._backward(forward, names) if self.backward else KernelCall.forward_call(forward, names)
+            return self._backward(forward, names) if self.backward else KernelCall.of(forward, names)
 
     def outputs(self, arguments: tuple[Any, ...], gradients: tuple[int, ...], output: torch.Tensor | None) -> Tensors:
         """Return the outputs that a kernel has to return: what forward_fn returns of these arguments, or its gradients by those of these
@@ -291,7 +280,7 @@ class TaskCode:
         arguments, keywords = _intercepted(backward, f"{AUTOGRAD}.backward", KERNEL)
         if keywords:
             raise ReferenceFailed(f"{AUTOGRAD}.backward calls {KERNEL} with named arguments; give them by position")
-        return KernelCall.backward_call(arguments, gradient, forward, names, _gradients(backward, len(forward)))
+        return KernelCall.of(arguments, names, gradient, forward, _gradients(backward, len(forward)))
 
 
 def _sent(tensors: Sequence[torch.Tensor]) -> Tensors:
@@ -321,13 +310,7 @@ def _leaf(value: Any) -> Any:
 def _moved(values: Any, where: str) -> tuple[Any, ...]:
     """Tensors as a kernel may get them, in whatever nest they lie; the same one stays the same."""
     moved: dict[int, torch.Tensor] = {}
-
-    def move(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return moved.setdefault(id(value), nests.moved(value, where))
-        return type(value)(map(move, value)) if type(value) in (list, tuple) else value
-
-    return tuple(map(move, values))
+    return tuple(tree_map_only(torch.Tensor, lambda tensor: moved.setdefault(id(tensor), nests.moved(tensor, where)), list(values)))
 
 
 class _Intercepted(BaseException):  # not to be caught by the task's own code
@@ -367,18 +350,15 @@ def _gradients(backward: Callable[[Callable[..., Any]], Any], count: int) -> tup
     raise ReferenceFailed(text)
 
 
-class _Context:
+class _Context(FunctionCtx):
     """State that `AutogradFunction` keeps between forward and backward."""
 
+    to_save: tuple[Any, ...] = ()
+
     def __init__(self, count: int) -> None:
-        self.saved_tensors: tuple[Any, ...] = ()
         self.needs_input_grad = (True,) * count
 
-    def save_for_backward(self, *tensors: Any) -> None:
-        """Keep these."""
-        self.saved_tensors = tensors
-
-    def mark_non_differentiable(self, *tensors: Any) -> None:
-        """Nothing to do: only gradients that backward returns are asked for."""
-
-    mark_dirty = set_materialize_grads = mark_non_differentiable
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """Return what forward saved."""
+        return self.to_save

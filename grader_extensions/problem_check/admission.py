@@ -206,27 +206,22 @@ def reported(report: CheckReport, problem: wire.ProblemSpec, budget_s: float, *,
                 findings.append(replace(statement, message=one_line(statement.message, most_chars=MESSAGE_LIMIT_CHARS)))
             case _:
                 break
+    # The last workload that something was said of may be the one that was not checked to the end.
+    workload_id, outcome, ended = findings[-1].workload_id if findings else "", FindingOutcome.UNKNOWN, report.ended
     if report.too_slow:
-        reason = f"it was not done within {budget_s:.0f} s; {SMALLER}, or give it more time (--budget)"
-        findings.append(_not_to_the_end("time", findings, reason))
-    elif report.ended.cause is BoxCause.MEMORY_LIMIT:
-        findings.append(_not_to_the_end("fits", findings, f"the reference takes more memory than the box has; {SMALLER}"))
+        check = "time"
+        text = f"not checked to the end: it was not done within {budget_s:.0f} s; {SMALLER}, or give it more time (--budget)"
+    elif ended.cause is BoxCause.MEMORY_LIMIT:
+        check, text = "fits", f"not checked to the end: the reference takes more memory than the box has; {SMALLER}"
     else:
-        ended = report.ended
+        check, workload_id, outcome = "ends", "", FindingOutcome.FAILED
         output = one_line(ended.output.decode(errors="replace").strip()[-300:])
         detail = f": {output}" if output and ended.exit_code else ""
         text = f"the process that ran the reference ended with {ended.exit_code} and left no whole report{detail}"
         text = f"{text}; does it take all memory, or end the process?"
         if ended.cause in CAUSES:
             text = f"the reference {CAUSES[ended.cause]}; the check ended without a result"
-        findings.append(wire.Finding(check="ends", workload_id="", outcome=FindingOutcome.FAILED, message=text))
-    return findings
-
-
-def _not_to_the_end(name: str, findings: list[wire.Finding], reason: str) -> wire.Finding:
-    """The last workload that something was said of may be the one that was not checked to the end."""
-    workload_id = findings[-1].workload_id if findings else ""
-    return wire.Finding(check=name, workload_id=workload_id, outcome=FindingOutcome.UNKNOWN, message=f"not checked to the end: {reason}")
+    return [*findings, wire.Finding(check=check, workload_id=workload_id, outcome=outcome, message=text)]
 
 
 async def _trusted(job: wire.AdmissionJob, gpu: Gpu | None, limit_s: float) -> CheckReport:

@@ -211,20 +211,24 @@ async def open_box(sandbox: str, *, trusted: bool = False) -> AsyncIterator[Chec
     state_id = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]
     settings = BoxSettings(state_id=f"check{state_id}", runtime_dir=directory)
     names = safe_isolations() if sandbox == AUTO else [sandbox]
-    with _lock_file(directory) as descriptor:
+    # The lock lies where the slots' are: the directory itself is removed with the last check.
+    locks = shared_slot_directory()
+    locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = locks / f"{directory.name}-{hashlib.sha256(bytes(directory.resolve())).hexdigest()[:12]}.lock"
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as lock:
         alone = True
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # another check of this user runs
             alone = False
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            fcntl.flock(lock, fcntl.LOCK_SH)
         run_directory(settings)  # while it is there, another check that ends leaves the files that boxes share
         try:
             isolation = await usable_isolation(names, settings)
             try:
                 if alone:
                     await isolation.sweep()  # removes the boxes of a check that was killed
-                    fcntl.flock(descriptor, fcntl.LOCK_SH)
+                    fcntl.flock(lock, fcntl.LOCK_SH)
                 yield CheckBox(isolation, settings)
             finally:
                 await isolation.close()
@@ -246,16 +250,3 @@ async def usable_isolation(names: Sequence[str], settings: BoxSettings) -> Closa
         f"no sandbox for the problem's code works here ({'; '.join(reasons)}); "
         "install bubblewrap or start a Docker engine, or pass --trusted to run the code as you"
     )
-
-
-@contextmanager
-def _lock_file(directory: Path) -> Iterator[int]:
-    """Open the directory's lock. It lies where the slots' are: the directory itself is removed with the last check."""
-    locks = shared_slot_directory()
-    locks.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = locks / f"{directory.name}-{hashlib.sha256(bytes(directory.resolve())).hexdigest()[:12]}.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

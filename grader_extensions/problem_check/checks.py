@@ -28,7 +28,7 @@ from grader.views.sanitize import one_line
 from grader_extensions.problem_check.admission import Admission, AdmissionOutcome, check, describe
 from grader_extensions.problem_check.check_box import CheckBox, open_box
 from sandbox.protocol.signatures import cuda_signature, with_arguments
-from sandbox.protocol.wire import Finding, FindingOutcome
+from sandbox.protocol.wire import Described, Finding, FindingOutcome
 
 IMPORT_BUDGET_S = 30.0  # of the problem that an import checks
 DESCRIBE_BUDGET_S = 120.0  # of all problems together
@@ -59,7 +59,17 @@ async def check_all(path: Path, device: str, budget_s: float, adjustments: Adjus
     admitted = not refused and all(admission.admitted for admission in checks)
     if json:
         refusals = [{"path": name, "reason": reason} for name, reason in refused.items()]
-        data = {"admitted": admitted, "problems": [_to_data(admission) for admission in checks], "refused": refusals}
+        problems = [
+            {
+                "problem_id": admission.problem_id,
+                "digest": admission.digest,
+                "admitted": admission.admitted,
+                "outcome": admission.outcome.value,
+                "findings": [asdict(finding) for finding in admission.findings],
+            }
+            for admission in checks
+        ]
+        data = {"admitted": admitted, "problems": problems, "refused": refusals}
         print(json_module.dumps(data, indent=2))
     else:
         for name, reason in refused.items():
@@ -110,16 +120,6 @@ def _names(findings: Sequence[Finding]) -> str:
     return ", ".join(dict.fromkeys(finding.check for finding in findings))
 
 
-def _to_data(admission: Admission) -> dict[str, object]:
-    return {
-        "problem_id": admission.problem_id,
-        "digest": admission.digest,
-        "admitted": admission.admitted,
-        "outcome": admission.outcome.value,
-        "findings": [asdict(finding) for finding in admission.findings],
-    }
-
-
 async def examine(
     imports: Sequence[Imported], *, check: bool, sandbox: str, trusted: bool, force: bool, json: bool
 ) -> AsyncIterator[Imported]:
@@ -146,13 +146,13 @@ async def _describe_all(imports: Sequence[Imported], sandbox: str) -> Sequence[I
     except (GraderFailed, JudgeBroken) as error:
         print_note(f"not learned: {one_line(str(error))}")
         return imports
-    described = []
-    for entry in imports:
-        description = descriptions.get(entry.problem.digest) if entry.problem else None
-        if entry.problem is not None and description is not None:
-            entry = replace(entry, problem=with_description(entry.problem, description))
-        described.append(entry)
-    return described
+    return [_described(entry, descriptions.get(entry.problem.digest) if entry.problem else None) for entry in imports]
+
+
+def _described(entry: Imported, description: Described | None) -> Imported:
+    if entry.problem is None or description is None:
+        return entry
+    return replace(entry, problem=with_description(entry.problem, description))
 
 
 async def _checked(entry: Imported, box: CheckBox | None, *, force: bool, json: bool) -> Imported:
@@ -172,8 +172,7 @@ async def _checked(entry: Imported, box: CheckBox | None, *, force: bool, json: 
         case AdmissionOutcome.REFUSED:
             reason = f"refused ({_names(admission.refusals)}): {one_line(admission.refusals[0].message, most_chars=REASON_CHARS)}"
             return Imported(path=entry.path, reason=f"{reason}; --force imports it all the same")
-    problem = entry.problem if admission.described is None else with_description(entry.problem, admission.described)
-    return replace(entry, problem=problem, warnings=warnings)
+    return _described(replace(entry, warnings=warnings), admission.described)
 
 
 def _unchecked_reason(entry: Imported, admission: Admission) -> str:

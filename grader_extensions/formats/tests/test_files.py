@@ -16,7 +16,7 @@ from grader.model import NewSubmission, SourceFile
 from grader.problems import kept
 from grader.problems.store import Problems, import_all
 from grader_extensions.formats import flashinfer, kernelbench, reference_kernels, robust_kbench
-from grader_extensions.formats.tests.kernelbench_files import FIXTURES as KERNELBENCH
+from grader_extensions.formats.tests.tasks import FIXTURES as KERNELBENCH
 from grader_extensions.formats.tests.test_flashinfer import FIXTURES as FLASHINFER
 from grader_extensions.formats.tests.test_reference_kernels import FIXTURES as REFERENCE_KERNELS
 from grader_extensions.formats.tests.test_robust_kbench import FIXTURES as ROBUST_KBENCH
@@ -59,15 +59,21 @@ def test_a_pattern_is_matched_in_linear_time(pattern) -> None:
     assert not [soup for soup in SOUPS if not is_linear(lambda text: pattern_steps(pattern, text), soup, 100)]
 
 
-def test_the_config_of_a_task_is_no_link_to_the_outside(tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("load", "problem", "link"),
+    [
+        (robust_kbench.load, ROBUST_KBENCH / "row_scale" / "func_forward.py", "config_forward.json"),
+        (kernelbench.load, KERNELBENCH / "1_Scaled_hinge.py", "1_Scaled_hinge.py"),
+    ],
+)
+def test_a_file_of_a_problem_is_no_link_to_the_outside(tmp_path, load, problem, link) -> None:
     """Control: with the directory above as the set, it is read."""
-    task = tmp_path / "set" / "row_scale"
-    shutil.copytree(ROBUST_KBENCH / "row_scale", task)
-    (task / "config_forward.json").rename(tmp_path / "outside")
-    (task / "config_forward.json").symlink_to(tmp_path / "outside")
+    path = shutil.copytree(problem.parent, tmp_path / "set") / problem.name
+    path.with_name(link).rename(tmp_path / "outside")
+    path.with_name(link).symlink_to(tmp_path / "outside")
     with pytest.raises(ProblemInvalid, match=OUTSIDE):
-        robust_kbench.load(task / "func_forward.py")
-    assert robust_kbench.load(task / "func_forward.py", root=tmp_path).problem_id
+        load(path)
+    assert load(path, root=tmp_path).problem_id
 
 
 @pytest.mark.parametrize(
@@ -130,7 +136,7 @@ def test_a_workload_takes_no_tensor_from_outside_its_set(tmp_path, how):
 def test_the_tensors_of_a_problem_are_bounded(tmp_path):
     """Before they are read; and a shape that no tensor has is not multiplied out."""
     write_tensor(path := tmp_path / "x")
-    assert flashinfer.find(path, "x", limit_bytes=16).shape == (4,)
+    assert flashinfer.find(path, "x", limit_bytes=16)[1] == (4,)
     with pytest.raises(ValueError, match="is too much"):
         flashinfer.find(path, "x", limit_bytes=15)
     for shape in ((1,) * 33, (1 << 41,)):
@@ -197,16 +203,6 @@ def test_a_competition_names_no_directory_outside(tmp_path, listed):
     assert reference_kernels.members(yaml) == (tmp_path / "set" / "inside",)
 
 
-def test_a_kernelbench_file_is_no_link_to_the_outside(tmp_path) -> None:
-    """Control: with the directory above as the set, it is read."""
-    path = tmp_path / "set" / "1_Scaled_hinge.py"
-    path.parent.mkdir()
-    path.symlink_to(shutil.copy(KERNELBENCH / path.name, tmp_path))
-    with pytest.raises(ProblemInvalid, match=OUTSIDE):
-        kernelbench.load(path)
-    assert kernelbench.load(path, root=tmp_path).problem_id
-
-
 @pytest.mark.parametrize("value", YAML_VALUES)
 def test_yaml_that_its_reader_cannot_read_is_refused(tmp_path: Path, value: str) -> None:
     """PyYAML raises KeyError, IndexError, AttributeError and others; nothing is executed."""
@@ -235,13 +231,3 @@ def test_a_tolerance_that_no_float_holds_is_no_tolerance(tmp_path: Path) -> None
         file.write(f"\ncheck_implementation = make_match_reference(ref_kernel, rtol={HUGE}, atol=1e999)\n")
     with suppress(ProblemInvalid):
         reference_kernels.load(tmp_path / "r" / "scaled_add")
-
-
-def test_a_dropout_that_no_float_holds_is_refused(tmp_path: Path) -> None:
-    """It was an OverflowError too."""
-    model = f"class Model(nn.Module):\n    def __init__(self):\n        self.d = nn.Dropout({HUGE})\n"
-    model += "    def forward(self, x):\n        return x\n"
-    functions = "def get_inputs(): return []\ndef get_init_inputs(): return []\n"
-    (tmp_path / "1_A.py").write_text(f"import torch.nn as nn\n{model}{functions}")
-    with pytest.raises(ProblemInvalid):
-        kernelbench.load(tmp_path / "1_A.py")

@@ -1,13 +1,45 @@
-"""Submissions to problems of these formats, from source to verdict, in boxes on the emulated device."""
+"""Submissions to imported problems, from source to verdict, in boxes on the emulated device: each way in which an entry can be called."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from grader.dispatch.local_fleet import LocalFleet
-from grader_extensions.formats.tests.test_reference_kernels_graded import verdict_of
+from grader.formats import formats
+from tests.local_grading import graded
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures"
+TASKS = FIXTURES / "reference_kernels"
+MASKED_SUMS = "reference_kernels/masked_sums"
+PRODUCT = "kernelbench/5_Scaled_product.py"
+PRODUCT_CUDA = (FIXTURES / "kernelbench" / "5_Scaled_product.cu").read_text()
+PRODUCT_EXTENSION = """#include <torch/extension.h>
+torch::Tensor forward(torch::Tensor x, double factor, torch::Tensor shift, torch::Tensor weight, torch::Tensor bias, torch::Tensor gamma,
+                      torch::Tensor beta, torch::Tensor mean, torch::Tensor variance) {
+    auto y = (at::matmul(x, weight.t()) + bias - mean) / (variance + 1e-5).sqrt() * gamma + beta;
+    return y * factor + shift;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+SHIPPED = {
+    name: (TASKS / name / "submission.py").read_text() for name in ("scaled_add", "product_out", "scaled_fp8", "packed_fp4", "decode_step")
+}
+PRODUCT_OUT, FP8, FP4, STEP = (SHIPPED[name] for name in ("product_out", "scaled_fp8", "packed_fp4", "decode_step"))
+SEARCH = """import pathlib
+files = [path for path in pathlib.Path(__file__).parents[1].rglob("*") if path.is_file() and "submission" not in path.name]
+assert {"task.py", "utils.py"} <= {path.name for path in files}
+told = [path for path in files if b"def ref_kernel" in path.read_bytes() or b"def generate_input" in path.read_bytes()]
+assert not told, told
+"""
+IN_PARTS = {
+    "submission.py": "from task import input_t\nfrom .parts import product\ndef custom_kernel(data: input_t):\n    return product(*data)\n",
+    "parts/__init__.py": "from .product import product\n",
+    "parts/product.py": "def product(a, b, c):\n    c[...] = a @ b\n    return c\n",
+}
 RMSNORM, ROWS = "flashinfer/trace/definitions/rmsnorm/rmsnorm_h128.json", "flashinfer/scaled_rows"
 NORMALISED = "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * weight.float()"
 ROWS_KERNEL = """
@@ -65,7 +97,51 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(
 }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("backward", &backward); }
 """
-SUBMISSIONS = {
+# Submissions as GPU MODE's users write them, with the problem's files, in one file or several.
+TO_TASKS: dict[str, tuple[str, str | Mapping[str, str], str]] = {
+    **{f"{name} as it comes": (name, text, "ACCEPTED") for name, text in SHIPPED.items()},
+    "a template as it comes": ("product_out", (TASKS / "product_out" / "template.py").read_text(), "WRONG_ANSWER UNWRITTEN_OUTPUT"),
+    "into an input": ("product_out", PRODUCT_OUT.replace("    return c", "    a.zero_()\n    return c"), "WRONG_ANSWER INPUT_MODIFIED"),
+    "half of the buffer": ("product_out", PRODUCT_OUT.replace("c[...] = a @ b", "c[:8] = (a @ b)[:8]"), "WRONG_ANSWER UNWRITTEN_OUTPUT"),
+    "a product that is off": ("scaled_fp8", FP8.replace("= total\n", "= total * 1.1\n"), "WRONG_ANSWER MISMATCH"),
+    "without the scales": ("packed_fp4", FP4.replace("return values *", "return values + 0 *"), "WRONG_ANSWER MISMATCH"),
+    "the answer in another order": ("scaled_fp8", FP8.replace("return c\n", "return c.T.contiguous().T\n"), "WRONG_ANSWER WRONG_SHAPE"),
+    "the answer contiguous": ("packed_fp4", FP4.replace("return c\n", "return c.contiguous()\n"), "ACCEPTED"),
+    "of a bare module": (
+        "decode_step",
+        STEP.replace("class Cache", "class Other").replace("cache(config", "Other.forward(cache, config"),
+        "ACCEPTED",
+    ),
+    "not into the cache": ("decode_step", STEP.replace("self.data[self.length] = row", "pass"), "WRONG_ANSWER MISMATCH"),
+    "in several files": ("product_out", IN_PARTS, "ACCEPTED"),
+    "a look for the reference": ("product_out", SEARCH + PRODUCT_OUT, "ACCEPTED"),
+    "the reference imported": ("product_out", f"from reference import ref_kernel\n{PRODUCT_OUT}", "COMPILE_ERROR IMPORT_FAILED"),
+    "a package that is not there": ("product_out", f"import helion\n{PRODUCT_OUT}", "COMPILE_ERROR UNSUPPORTED"),
+}
+SUBMISSIONS: dict[str, tuple[str, str | Mapping[str, str], str]] = {
+    "data, a nest": (
+        MASKED_SUMS,
+        "def custom_kernel(data):\n    x, parts, config = data\n    rows = (x * parts['mask']).sum(1) * parts['weights']['scale']\n"
+        "    rows = -rows if config['negate'] else rows\n    return rows, {'total': rows.sum()}\n",
+        "ACCEPTED",
+    ),
+    "data, what the check alone sees": (
+        MASKED_SUMS,
+        "def custom_kernel(data):\n    x, parts, config = data\n    rows = (x * parts['mask']).sum(1) * parts['weights']['scale']\n"
+        "    rows = -rows if config['negate'] else rows\n    return rows, {'total': rows.sum() + 0.01}\n",
+        "WRONG_ANSWER MISMATCH",
+    ),
+    "raw CUDA, with a model's weights": (PRODUCT, PRODUCT_CUDA, "ACCEPTED"),
+    "raw CUDA, without one of the weights": (PRODUCT, PRODUCT_CUDA.replace("+ shift[column]", ""), "WRONG_ANSWER MISMATCH"),
+    "raw CUDA, into a weight": (
+        PRODUCT,
+        PRODUCT_CUDA.replace(
+            "output[row * columns + column] = ", "if (row == 0) ((float*)shift)[column] += 1e-6f;\n    output[row * columns + column] = "
+        ),
+        "WRONG_ANSWER INPUT_MODIFIED",
+    ),
+    "raw CUDA, under another name": (PRODUCT, PRODUCT_CUDA.replace(" solve(", " ModelNew("), "COMPILE_ERROR ENTRY_NOT_FOUND"),
+    "a torch extension, with a model's weights": (PRODUCT, PRODUCT_EXTENSION, "ACCEPTED"),
     "returned": (
         RMSNORM,
         f"import torch\ndef run(hidden_states, weight):\n    x = hidden_states.float()\n    return ({NORMALISED}).half()\n",
@@ -113,12 +189,20 @@ SUBMISSIONS = {
     ),
     "gradients": (ROW_SCALE.format("backward"), ROW_SCALE_BACKWARD.replace("ORDER", "ds, db"), "ACCEPTED"),
     "gradients in another order": (ROW_SCALE.format("backward"), ROW_SCALE_BACKWARD.replace("ORDER", "db, ds"), "WRONG_ANSWER MISMATCH"),
+    **{
+        name: (f"reference_kernels/{directory}", {"submission.py": files} if isinstance(files, str) else files, expected)
+        for name, (directory, files, expected) in TO_TASKS.items()
+    },
 }
 
 
 @pytest.mark.parametrize("name", SUBMISSIONS)
-async def test_a_submission_gets_its_verdict(fleet: LocalFleet, name: str) -> None:
+async def test_a_submission_to_an_imported_problem_gets_its_verdict(fleet: LocalFleet, name: str) -> None:
     """Right ones are accepted however they are called, and wrong ones fail for their own reason."""
     place, content, expected = SUBMISSIONS[name]
-    verdict, summary = await verdict_of(fleet, place, content)
-    assert verdict.startswith(expected), summary
+    path = FIXTURES / place
+    problem = next(format_ for format_ in formats().values() if format_.matches(path)).load(path, root=path.parent)
+    files = {"kernel.cu" if "#include" in content else "kernel.py": content} if isinstance(content, str) else content
+    report, _ = await graded(fleet, problem, files)
+    log = report.build.log if report.build else ""
+    assert f"{report.verdict.value} {report.reason}".startswith(expected), f"{report.summary}\n{log}"

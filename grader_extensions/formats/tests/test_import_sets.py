@@ -114,6 +114,7 @@ def test_a_task_that_needs_a_missing_package_is_refused_unless_forced(tmp_path: 
     arguments = (tmp_path / "set", "--no-check", "--state-dir", tmp_path / "state", "--json")
     refused = run(*arguments)
     assert refused.exit_code == 2 and "its reference needs no_such_package, not installed here" in refused.stdout
+    assert "or list its file under `files`" in refused.stdout
     assert run(*arguments, "--force").exit_code == 0
     assert Problems.load([], tmp_path / "state" / "problems").get("p")
 

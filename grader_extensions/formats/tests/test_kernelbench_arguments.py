@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grader_extensions.formats import kernelbench
-from grader_extensions.formats.tests.kernelbench_files import FIXTURES, NONE, OTHER_KEY, ROW, drawn, model, spec_of
+from grader_extensions.formats.tests.tasks import FIXTURES, NONE, OTHER_KEY, ROW, drawn, model, spec_of
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import without_model
 from tests.collection import AFTER_COLLECTION
@@ -16,7 +16,7 @@ if AFTER_COLLECTION:
     import torch
 
     from grader_extensions.formats.kernelbench_reference import describe
-    from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, load_task
+    from sandbox.judge.references import ReferenceFailed, load_task
 
 
 PRODUCT = FIXTURES / "5_Scaled_product.py"
@@ -102,15 +102,6 @@ def test_a_model_that_no_compiled_entry_can_be_given_takes_python(tmp_path: Path
     assert load_task(spec, "cpu").described == found
     with pytest.raises(ReferenceFailed, match=r"its model can't be given to a compiled entry: .*; submit a Python module"):
         load_task(without_model(spec), "cpu")
-
-
-def test_arguments_are_learned_where_there_is_no_memory_to_judge(tmp_path: Path) -> None:
-    """A trillion elements."""
-    spec = spec_of(tmp_path, model(), "def get_inputs():\n    return [torch.rand(10 ** 6, 10 ** 6)]\n", NONE)
-    found = describe(spec, "cpu")
-    assert found is not None and found.axes["x_0"] == 10**6
-    with pytest.raises(ReferenceTooLarge, match="--set NAME=VALUE"):
-        load_task(spec, "cpu")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from grader_extensions.formats.kernelbench import with_constants
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, entry_in, torch_signature
 
-FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "kernelbench"
 PARTS = {
     "model": "class Model(nn.Module):\n    def forward(self, x):\n        return x\n",
     "get_inputs": "def get_inputs():\n    return [torch.rand(3)]\n",
@@ -62,13 +61,11 @@ def test_a_tolerance_of_one_s_own_is_another_problem(tmp_path: Path) -> None:
 
 
 def test_a_constant_that_is_set_is_part_of_the_text_and_of_the_digest(tmp_path: Path) -> None:
-    """Also a probability of dropout that is set to zero: it is the changed file that is looked at."""
-    given = GIVEN.format(rate="0.2")
-    path = write(tmp_path, model=DROPPING.format(dropout="nn.Dropout(p)", more="", default=""), get_init_inputs=given)
-    assert "dropout with p = 0.2" in refusal(path)
+    path = write(tmp_path, more="rate = 0.2\n")
     problem = kernelbench.load(path, adjustments=Adjustments(constants={"rate": "0.0"}))
     assert "rate = 0.0\n" in problem.spec.reference and problem.spec.reference in problem.statement
-    assert problem.digest != kernelbench.load(path, adjustments=Adjustments(constants={"rate": "0"})).digest
+    digests = [kernelbench.load(path, adjustments=Adjustments(constants={"rate": rate})).digest for rate in ("0.0", "0")]
+    assert problem.digest == digests[0] != digests[1]
     assert kernelbench.settable(path)["rate"] == "0.2"
 
 
@@ -93,12 +90,6 @@ def test_a_compiled_entry_is_a_function_that_gets_the_weights(tmp_path: Path) ->
     assert python_only.languages == ("python",) and "it has 99 weights" in python_only.statement
 
 
-def test_the_digest_is_of_what_decides(tmp_path: Path) -> None:
-    first = kernelbench.load(write(tmp_path)).digest
-    assert kernelbench.load(write(tmp_path)).digest == first
-    assert kernelbench.load(write(tmp_path, more="\nn = 1\n")).digest != first
-
-
 @pytest.mark.parametrize(
     ("other", "said"),
     [
@@ -119,42 +110,6 @@ def test_a_wrong_file_says_what_to_do(tmp_path: Path, other: dict[str, str], sai
     assert said in refusal(write(tmp_path, **other))
 
 
-DROPPING = """
-class Model(nn.Module):
-    def __init__(self, size, p{default}):
-        super().__init__()
-        self.dropout = {dropout}
-        {more}
-
-    def forward(self, x):
-        return self.dropout(x)
-"""
-GIVEN = "size, p = 3, 0\nrate = {rate}\ndef get_init_inputs():\n    return [size, rate]\n"
-
-
-@pytest.mark.parametrize(
-    ("dropout_", "rate", "more", "refused"),
-    [
-        ("nn.Dropout(p)", "0.2", "", True),
-        ("nn.Dropout(p)", "0.0", "", False),
-        ("nn.Dropout(p)", "0.2", "self.eval()", False),
-        ("nn.Dropout(p=p)", "0.2", "", True),
-        ("nn.Dropout()", "0.0", "", True),
-        ("nn.Dropout2d(0.5)", "0.0", "", True),
-        ("nn.Dropout(p if size else 0)", "0.2", "", False),  # the judge sees it
-        ("nn.Dropout(p)", "float(2)", "", False),
-        ("nn.Identity()", "0.2", "", False),
-    ],
-)
-def test_dropout_is_refused_where_it_surely_happens(tmp_path: Path, dropout_: str, rate: str, more: str, refused: bool) -> None:
-    """What is dropped is drawn anew in every call; what can't be told from the text is left to the judge."""
-    path = write(tmp_path, model=DROPPING.format(dropout=dropout_, more=more, default=""), get_init_inputs=GIVEN.format(rate=rate))
-    if refused:
-        assert "dropout with p = " in refusal(path) and "self.eval()" in refusal(path)
-    else:
-        assert kernelbench.load(path)
-
-
 @pytest.mark.parametrize(
     ("source", "values", "wanted"),
     [
@@ -164,9 +119,7 @@ def test_dropout_is_refused_where_it_surely_happens(tmp_path: Path, dropout_: st
         ("a: int = 1\n", {"a": "2"}, "a: int = 2\n"),
         ("D, H = 24, 32\n", {"H": "3"}, "D, H = 24, 3\n"),
         ("D, H = (24,\n        32)\nx = 1\n", {"D": "1", "H": "2", "x": "3"}, "D, H = (1,\n        2)\nx = 3\n"),
-        ("a = b = 256  # both\n", {"b": "8"}, "a = b = 256; b = 8  # both\n"),
-        ("a, b = size()\n", {"a": "8"}, "a, b = size(); a = 8\n"),
-        ("a, *b = 1, 2, 3\n", {"a": "8"}, "a, *b = 1, 2, 3; a = 8\n"),
+        ("a = b = 256  # no constants\na, *b = 1, 2\n", {"b": "8"}, "a = b = 256  # no constants\na, *b = 1, 2\n"),
         ("s = 'é'; a = 1; t = 'ü'\n", {"a": "2", "t": "0"}, "s = 'é'; a = 2; t = 0\n"),
         ("a = '''x\ny'''; b = 1\n", {"a": "2", "b": "3"}, "a = 2; b = 3\n"),
         ("a = 1\na = 2\n", {"a": "3"}, "a = 3\na = 3\n"),

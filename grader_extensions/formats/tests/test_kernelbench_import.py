@@ -90,11 +90,8 @@ def test_nothing_imported_is_misuse(tmp_path: Path) -> None:
     broken = tmp_path / "1_x.py"
     broken.write_text("x = 1\n")
     fixture = FIXTURES / "1_Scaled_hinge.py"
-    assert run("import", empty, *state).exit_code == 2
-    assert run("import", broken, *state).exit_code == 2
-    assert run("import", tmp_path / "missing", *state).exit_code == 2
-    assert run("import", fixture, "--format", "nothing", *state).exit_code == 2
-    assert run("import", fixture, "--precision", "fp8", *state).exit_code == 2
+    wrong = ((empty,), (broken,), (tmp_path / "missing",), (fixture, "--format", "nothing"), (fixture, "--precision", "fp8"))
+    assert [run("import", *arguments, *state).exit_code for arguments in wrong] == [2] * 5
     assert not (tmp_path / "state" / "problems").exists()
     assert run("import", fixture, "--no-check", *state).exit_code == 0
 

@@ -40,14 +40,10 @@ class AdmissionCase:
         right = expected(task.reference, drawn, task.spec)
         where = drawn[0].device if drawn and drawn[0].dim() else None
         for tensor, answer in zip(task.spec.outputs, right, strict=True):
-            if not isinstance(answer, torch.Tensor):
-                raise ReferenceFailed(f"the reference's {tensor.name!r} is a {type(answer).__name__}; return a tensor")
-            shape, dtype = shape_of(tensor, workload.axes), getattr(torch, tensor.dtype)
-            if answer.shape != shape or answer.dtype != dtype:
-                declared = f"{dtype} {shape}"
-                raise ReferenceFailed(
-                    f"the reference's {tensor.name!r} is {answer.dtype} {tuple(answer.shape)}; the problem declares {declared}"
-                )
+            declared = f"{getattr(torch, tensor.dtype)} {shape_of(tensor, workload.axes)}"
+            actual = f"{answer.dtype} {tuple(answer.shape)}" if isinstance(answer, torch.Tensor) else f"a {type(answer).__name__}"
+            if actual != declared:
+                raise ReferenceFailed(f"the reference's {tensor.name!r} is {actual}; the problem declares {declared}")
             if where is not None and answer.device != where:
                 raise ReferenceFailed(f"the reference's {tensor.name!r} is on {answer.device}; return a tensor on the device of its inputs")
         case = cls(key=key, task=task, workload=workload, inputs=drawn, right=right, exact=None)

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import torch
 
-from grader_extensions.problem_check.judge.examination import FAILED, UNKNOWN, examine, free_bytes, is_out_of_memory
+from grader_extensions.problem_check.judge.examination import FAILED, UNKNOWN, examine, finding, free_bytes, is_out_of_memory
 from sandbox.devices import Device, open_device
 from sandbox.judge import end_with_parent
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, blamed, half_of, load_task, register
@@ -41,9 +41,9 @@ def admit(
         if isinstance(failure, ReferenceTooLarge):
             yield from arguments_of(spec, device)
         if is_out_of_memory(failure):
-            yield wire.Finding(check="fits", workload_id="", outcome=UNKNOWN, message=f"not checked: {failure}")
+            yield finding("fits", None, UNKNOWN, f"not checked: {failure}")
         else:
-            yield wire.Finding(check="runs", workload_id="", outcome=FAILED, message=f"{failure}; fix the reference")
+            yield finding("runs", None, FAILED, f"{failure}; fix the reference")
         return
     if task.described is not None:
         yield task.described
@@ -93,20 +93,17 @@ def _examine(kind: str, jobs: Path, statement: BinaryIO) -> None:
         job: wire.AdmissionJob = wire.decode(line)
         try:
             with time_limit(job.budget_s + max(LEAST_GRACE_S, GRACE_SHARE * job.budget_s)):
-                for finding in _answers(job, device):
-                    statement.write(wire.encode(finding))
+                if job.reference_module:
+                    register(job.problem.format, job.reference_module)
+                answers = arguments_of(job.problem, device) if job.describe_only else admit(job.problem, device, job.budget_s)
+                for answer in answers:
+                    statement.write(wire.encode(answer))
             statement.write(wire.encode(wire.Finished(job_id=job.job_id)))
         except Exception as error:  # noqa: BLE001  the same, and this process is not to be trusted with another
             traceback.print_exc()
             message = f"the check itself failed: {type(error).__name__}: {error}"
             statement.write(wire.encode(wire.Broken(job_id=job.job_id, message=message)))
             return
-
-
-def _answers(job: wire.AdmissionJob, device: Device) -> Iterator[wire.Finding | wire.Described]:
-    if job.reference_module:
-        register(job.problem.format, job.reference_module)
-    return arguments_of(job.problem, device) if job.describe_only else admit(job.problem, device, job.budget_s)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,27 +68,22 @@ class EffectiveMutants:
 
     def findings(self) -> Iterator[wire.Finding]:
         """Yield the findings once every workload has been seen. A published set is as it is: there it is a warning."""
-        outcome = FAILED if self._spec.format == NATIVE else WARNING
+        is_native = self._spec.format == NATIVE
+        outcome = FAILED if is_native else WARNING
         for tensor, same in zip(self._spec.inputs, self._same, strict=True):
             if same:
-                statement = (
-                    f"{tensor.name!r} is the same in every trial, so that a kernel need not read it; draw it from another distribution"
-                )
-                yield wire.Finding(check=f"input {tensor.name}", workload_id="", outcome=outcome, message=statement)
-        for operation, unchanged in self._done.items():
-            if not unchanged:
-                statement = (
-                    f"the reference's {operation!r} changes nothing at any workload, so that a kernel need not do it; "
-                    "take it out of the reference, or draw inputs on which it does something"
-                )
-                yield wire.Finding(check=f"idle {operation}", workload_id="", outcome=outcome, message=statement)
-        if self._spec.format == NATIVE and all(
-            all(size == 1 or size % TILE == 0 for size in workload.axes.values()) for workload in self._spec.workloads
-        ):
-            statement = (
+                text = f"{tensor.name!r} is the same in every trial, so that a kernel need not read it; draw it from another distribution"
+                yield finding(f"input {tensor.name}", None, outcome, text)
+        for operation in (operation for operation, changed in self._done.items() if not changed):
+            text = f"the reference's {operation!r} changes nothing at any workload, so that a kernel need not do it; "
+            text += "take it out of the reference, or draw inputs on which it does something"
+            yield finding(f"idle {operation}", None, outcome, text)
+        sizes = {size for workload in self._spec.workloads for size in workload.axes.values()}
+        if is_native and all(size == 1 or size % TILE == 0 for size in sizes):
+            text = (
                 f"{TILE} divides every size at every workload: a kernel without the tails of its tiles is accepted; add odd sizes, hidden"
             )
-            yield wire.Finding(check="sizes", workload_id="", outcome=WARNING, message=statement)
+            yield finding("sizes", None, WARNING, text)
 
 
 class _IdleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -123,19 +118,7 @@ def _operands(name: str, args: tuple[Any, ...]) -> Tensors:
     return operands if len(operands) == wanted else []
 
 
-@dataclass(slots=True, kw_only=True)
-class LazyInputs:
-    """Inputs of a workload, each drawn at its first use."""
-
-    task: Task
-    workload: wire.Workload
-    device: Device
-    cases: list[AdmissionCase] = field(default_factory=list)
-
-    def __getitem__(self, index: int) -> AdmissionCase:
-        while len(self.cases) <= index:
-            self.cases.append(AdmissionCase.draw(self.task, self.workload, len(self.cases), self.device))
-        return self.cases[index]
+Draws = Callable[[int], AdmissionCase]  # of a workload, each made at its first use
 
 
 def controls(case: AdmissionCase) -> Iterator[wire.Finding]:
@@ -159,15 +142,16 @@ def controls(case: AdmissionCase) -> Iterator[wire.Finding]:
         yield control("float64", rounded, text, FAILED if case.task.spec.format == NATIVE else WARNING)
 
 
-def try_mutant(mutant: Mutant, draws: LazyInputs) -> Iterator[wire.Finding]:
+def try_mutant(mutant: Mutant, draws: Draws) -> Iterator[wire.Finding]:
     """A mutant at every draw until one rejects it; nothing where it can't be made."""
-    workload, right, spec = draws.workload, 0, draws.task.spec
+    workload, task, right = draws(0).workload, draws(0).task, 0
+    spec = task.spec
     if mutant.lowers_precision and (workload.tolerance or spec.tolerance).allow_lower_precision:
         yield finding(mutant.check, workload, UNKNOWN, "allowed: lower precision may be right here")
         return
     for index in range(DRAWS):
-        case = draws[index]
-        outputs = mutant.make(case, draws[(index + 1) % DRAWS])
+        case = draws(index)
+        outputs = mutant.make(case, draws((index + 1) % DRAWS))
         if outputs is None:
             return
         if case.is_right(outputs):
@@ -179,7 +163,7 @@ def try_mutant(mutant: Mutant, draws: LazyInputs) -> Iterator[wire.Finding]:
         yield finding(mutant.check, workload, UNKNOWN, "cannot tell: it is the right answer here")
     elif mutant.one_rejects:
         yield finding(mutant.check, workload, UNKNOWN, mutant.accepted_here)
-    elif mutant.own_rule_may and draws.task.compare is not None:
+    elif mutant.own_rule_may and task.compare is not None:
         yield finding(mutant.check, workload, WARNING, f"{mutant.cheat} is accepted by the format's own rule")
     else:
         # A published set is as it is: only what is no task at all is refused, an answer that needs no input.
@@ -187,28 +171,28 @@ def try_mutant(mutant: Mutant, draws: LazyInputs) -> Iterator[wire.Finding]:
         yield finding(mutant.check, workload, outcome, f"{mutant.cheat} would be accepted; {mutant.remedy}")
 
 
-def finding(check: str, workload: wire.Workload, outcome: wire.FindingOutcome, message: str) -> wire.Finding:
-    """Return the finding of a check at a workload."""
-    return wire.Finding(check=check, workload_id=workload.workload_id, outcome=outcome, message=message)
+def finding(check: str, workload: wire.Workload | None, outcome: wire.FindingOutcome, message: str) -> wire.Finding:
+    """Return the finding of a check at a workload; None: at all of them."""
+    return wire.Finding(check=check, workload_id=workload.workload_id if workload else "", outcome=outcome, message=message)
 
 
 def examine(task: Task, device: Device, budget_s: float, clock: Callable[[], float] = time.monotonic) -> Iterator[wire.Finding]:
     """Each workload that there is memory and time for, the small ones first, and then all of them together."""
-    examiner = _Examiner(task=task, device=device, end_s=clock() + budget_s, clock=clock)
-    for workload in sorted(task.spec.workloads, key=lambda workload: working_bytes(task.spec, workload)):
+    spec, examiner, findings = task.spec, _Examiner(task, device, clock() + budget_s, clock), list[wire.Finding]()
+    for workload in sorted(spec.workloads, key=lambda workload: working_bytes(spec, workload)):
         for result in examiner.examine(workload):
-            examiner.findings.append(result)
+            findings.append(result)
             yield result
-    if not examiner.examined and not any(result.outcome is FAILED for result in examiner.findings):
-        yield wire.Finding(check="fits", workload_id="", outcome=UNKNOWN, message=f"no workload could be checked; {ELSEWHERE}")
-    for mutant in mutants(examiner.task):
-        outcomes = {result.outcome for result in examiner.findings if result.check == mutant.check}
+    if not examiner.examined and not any(result.outcome is FAILED for result in findings):
+        yield finding("fits", None, UNKNOWN, f"no workload could be checked; {ELSEWHERE}")
+    for mutant in mutants(task):
+        outcomes = {result.outcome for result in findings if result.check == mutant.check}
         if mutant.vital and outcomes == {UNKNOWN}:
             text = f"{mutant.cheat} gives the right answer at every workload; {mutant.remedy}"
-            yield wire.Finding(check=mutant.check, workload_id="", outcome=FAILED if mutant.needs_no_input else WARNING, message=text)
+            yield finding(mutant.check, None, FAILED if mutant.needs_no_input else WARNING, text)
         if mutant.one_rejects:
-            yield from accepted_everywhere(mutant, examiner.task.spec, examiner.findings, examiner.examined)
-    yield from narrow_columns(examiner.task.spec)
+            yield from accepted_everywhere(mutant, spec, findings, examiner.examined)
+    yield from narrow_columns(spec)
     if examiner.examined:
         yield from examiner.idle.findings()
 
@@ -228,21 +212,13 @@ def free_bytes(device: Device) -> int:
     return min(available, int(os.environ.get(MEMORY_VARIABLE, available)))
 
 
-@dataclass(slots=True, kw_only=True)
 class _Examiner:
-    """A problem under examination. rate: seconds a byte, as the last workload took."""
+    """A problem under examination."""
 
-    task: Task
-    device: Device
-    end_s: float
-    clock: Callable[[], float]
-    findings: list[wire.Finding] = field(default_factory=list)
-    rate: float = 0.0
-    examined: set[str] = field(default_factory=set)  # names of workloads
-    idle: EffectiveMutants = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.idle = EffectiveMutants(self.task.spec)
+    def __init__(self, task: Task, device: Device, end_s: float, clock: Callable[[], float]) -> None:
+        self.task, self.device, self.end_s, self.clock = task, device, end_s, clock
+        self.examined, self.idle = set[str](), EffectiveMutants(task.spec)  # names of workloads
+        self.rate = 0.0  # seconds a byte, as the last workload took
 
     def examine(self, workload: wire.Workload) -> Iterator[wire.Finding]:
         """The findings at one workload."""
@@ -268,8 +244,8 @@ class _Examiner:
             yield self._slow(workload, guessed_s)
             return
         begun_s = self.clock()
-        draws = LazyInputs(task=self.task, workload=workload, device=self.device)
-        case, drawn_s = draws[0], self.clock()
+        draws = cache(partial(AdmissionCase.draw, self.task, workload, device=self.device))
+        case, drawn_s = draws(0), self.clock()
         findings = list(controls(case))
         ended_s = self.clock()
         # Mostly comparing, of which the controls did three.
@@ -288,7 +264,7 @@ class _Examiner:
                 yield finding("time", workload, UNKNOWN, f"not checked to the end: the time is over, {tried}; {MORE_TIME}")
                 return
             yield from try_mutant(mutant, draws)
-        self.idle.see(draws[0], draws[1])
+        self.idle.see(draws(0), draws(1))
         self.examined.add(workload.workload_id)
 
     def _too_long(self, expected_s: float) -> bool:
@@ -317,19 +293,17 @@ def accepted_everywhere(
     It refuses a native problem whose workloads on that device were all examined. Another format's set is published as it is, and an
     unexamined workload might reject the mutant: there it is a warning.
     """
-    about_mutant = [finding for finding in findings if finding.check == mutant.check]
-    accepting = {finding.workload_id for finding in about_mutant if finding.message == mutant.accepted_here}
-    rejecting = {finding.workload_id for finding in about_mutant if finding.outcome is PASSED}
+    about_mutant = [result for result in findings if result.check == mutant.check]
+    accepting = {result.workload_id for result in about_mutant if result.message == mutant.accepted_here}
+    rejecting = {result.workload_id for result in about_mutant if result.outcome is PASSED}
     for kind in DeviceKind:
         names = {workload.workload_id for workload in _workloads(spec, kind)}
-        if not names & accepting or names & rejecting:
-            continue
-        complete = names <= examined
-        statement = f"{mutant.cheat} would be accepted at every workload{'' if complete else ' that was checked'} ({kind}); {mutant.remedy}"
-        refused = complete and spec.format == NATIVE
-        outcome = FAILED if refused else WARNING
-        yield wire.Finding(check=mutant.check, workload_id="", outcome=outcome, message=statement)
-        return
+        if names & accepting and not names & rejecting:
+            complete = names <= examined
+            scope = "" if complete else " that was checked"
+            text = f"{mutant.cheat} would be accepted at every workload{scope} ({kind}); {mutant.remedy}"
+            yield finding(mutant.check, None, FAILED if complete and spec.format == NATIVE else WARNING, text)
+            return
 
 
 def narrow_columns(spec: wire.ProblemSpec) -> Iterator[wire.Finding]:
@@ -339,8 +313,8 @@ def narrow_columns(spec: wire.ProblemSpec) -> Iterator[wire.Finding]:
     )
     for count in FIRST_COLUMNS:
         if 0 < emulated <= count < gpu:
-            statement = f"no output has more than {count} columns on the emulated device, and {gpu} on a GPU; add a wider workload"
-            yield wire.Finding(check="columns", workload_id="", outcome=WARNING, message=statement)
+            text = f"no output has more than {count} columns on the emulated device, and {gpu} on a GPU; add a wider workload"
+            yield finding("columns", None, WARNING, text)
             return
 
 

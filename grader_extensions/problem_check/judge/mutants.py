@@ -10,16 +10,9 @@ from typing import Any
 
 import torch
 
+from grader_extensions.problem_check.judge import numerics
 from grader_extensions.problem_check.judge.case import AdmissionCase
-from grader_extensions.problem_check.judge.numerics import (
-    FIRST_COLUMNS,
-    first_columns,
-    flushed,
-    normal_tail,
-    one_pass_moments,
-    relative_border,
-    without_maximum,
-)
+from grader_extensions.problem_check.judge.numerics import careless, first_columns, flushed, relative_border
 from sandbox.judge.references import Reference, ReferenceFailed, Task, Tensors, WeightCheck
 from sandbox.judge.tensors import FLOAT4, equal, is_narrow
 from sandbox.protocol import wire
@@ -34,6 +27,7 @@ _CLUSTERED = (
     "give one workload inputs that crowd near the largest, such as distributions = { x = { kind = 'mixture', parts = "
     "[{ kind = 'uniform', low = 50.0, high = 51.0, weight = 9.0 }, { kind = 'uniform' }] } }, or near the smallest, if that is looked for"
 )
+_TAIL_CHEAT = "looks for extremes, or adds up a softmax, among values far from the mean only, as if they were normal"
 _INPUTS = "lower atol and rtol, or make the input weigh more (scale, needles, heavy_tail, smaller axes)"
 
 
@@ -95,28 +89,13 @@ def mutants(task: Task) -> Iterator[Mutant]:
         remedy="lower atol and rtol, or set tolerance.budget_factor",
         lowers_precision=True,
     )
-    yield Mutant(
-        check="no maximum",
-        make=without_maximum,
-        cheat="a kernel that takes exp() without subtracting the maximum",
-        remedy=_SPREAD,
-        one_rejects=True,
-    )
-    yield Mutant(
-        check="one pass",
-        make=one_pass_moments,
-        cheat="a kernel that computes the variance as E[x^2] - E[x]^2",
-        remedy=_SHIFTED,
-        one_rejects=True,
-    )
-    yield Mutant(
-        check="normal tail",
-        make=normal_tail,
-        cheat="a kernel that looks for extremes, or adds up a softmax, among values far from the mean only, as if they were normal",
-        remedy=_CLUSTERED,
-        one_rejects=True,
-        right_by_inputs=True,
-    )
+    for check, replaced, cheat, remedy in (
+        ("no maximum", numerics.WITHOUT_MAXIMUM, "takes exp() without subtracting the maximum", _SPREAD),
+        ("one pass", numerics.ONE_PASS_MOMENTS, "computes the variance as E[x^2] - E[x]^2", _SHIFTED),
+        ("normal tail", numerics.NORMAL_TAIL, _TAIL_CHEAT, _CLUSTERED),
+    ):
+        make, by_inputs = partial(careless, replaced), replaced is numerics.NORMAL_TAIL
+        yield Mutant(check=check, make=make, cheat=f"a kernel that {cheat}", remedy=remedy, one_rejects=True, right_by_inputs=by_inputs)
     for index, tensor in enumerate(spec.inputs):
         if tensor.shape:
             yield Mutant(
@@ -161,7 +140,7 @@ def _of_output(spec: wire.ProblemSpec, index: int, where: str) -> Iterator[Mutan
     yield mutant("small values", f"{cheat} 1e-6 of the largest", lambda right, *_: flushed(right, relative_border(right)), one_rejects=True)
     below = lambda right, case, _: flushed(right, (case.workload.tolerance or spec.tolerance).atol)  # noqa: E731
     yield mutant("below atol", f"{cheat} atol", below, one_rejects=True)
-    for count in FIRST_COLUMNS:
+    for count in numerics.FIRST_COLUMNS:
         change = partial(first_columns, count)
         yield mutant(f"first {count} columns", f"that computes only the first {count} columns", change, one_rejects=True)
 

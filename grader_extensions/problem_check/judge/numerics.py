@@ -7,7 +7,7 @@ The reference itself is run with some of its operations replaced. A reference th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -29,19 +29,15 @@ _HALVES = (torch.float16, torch.bfloat16)
 Replaced = Callable[..., Any]
 
 
-def without_maximum(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
-    """The reference with softmax, logsumexp and attention that do not subtract the maximum; None where it calls none of them."""
-    return _run(case, _Replacing(_STABILISED, needs="exp"))
-
-
-def one_pass_moments(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
-    """The reference with every variance computed as E[x^2] - E[x]^2; None where it calls no operation that has one."""
-    return _run(case, _Replacing(_MOMENTS))
-
-
-def normal_tail(case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
-    """The reference with extremes, top-k and softmax of values far from the mean only; None where it calls none of them."""
-    return _run(case, _Replacing(_OF_TAIL))
+def careless(replaced: Mapping[str, Replaced], case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
+    """The answer of the reference with other code in place of some operations; None where it calls none of them."""
+    replacing = _Replacing(replaced)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), replacing:  # attention by products and a softmax, each of which the dispatcher sees
+            outputs = case.answer(case.inputs)
+    except ReferenceFailed:
+        return None
+    return outputs if replacing.applies else None
 
 
 def flushed(right: torch.Tensor, border: float) -> torch.Tensor | None:
@@ -70,28 +66,18 @@ def first_columns(count: int, right: torch.Tensor, case: AdmissionCase, second: 
     return columns
 
 
-def _run(case: AdmissionCase, replacing: _Replacing) -> Tensors | None:
-    try:
-        with sdpa_kernel(SDPBackend.MATH), replacing:  # attention by products and a softmax, each of which the dispatcher sees
-            outputs = case.answer(case.inputs)
-    except ReferenceFailed:
-        return None
-    return outputs if replacing.applies else None
-
-
 class _Replacing(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs other code in place of some operations. needs: the operation without which the hand-written form (amax, max) is left alone."""
+    """Runs other code in place of some operations."""
 
-    def __init__(self, replaced: dict[str, Replaced], needs: str = "") -> None:
+    def __init__(self, replaced: Mapping[str, Replaced]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._replaced, self._needs = replaced, needs
-        self._called: set[str] = set()
+        self._replaced, self._called = replaced, set[str]()
 
     @property
     def applies(self) -> bool:
-        """Return whether the result is what a careless kernel computes."""
+        """Return whether the result is what a careless kernel computes. The hand-written maximum counts where exp() is called, too."""
         used = self._called & self._replaced.keys()
-        return bool(used) and (not self._needs or bool(used - _BY_HAND.keys()) or self._needs in self._called)
+        return bool(used) and (self._replaced is not WITHOUT_MAXIMUM or bool(used - _BY_HAND.keys()) or "exp" in self._called)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = function.overloadpacket.__name__
@@ -224,14 +210,16 @@ def _softmax_of_tail(
 
 
 _BY_HAND: dict[str, Replaced] = {"amax": _amax, "max": _max}
-_STABILISED: dict[str, Replaced] = {
+# Softmax, logsumexp and attention that do not subtract the maximum.
+WITHOUT_MAXIMUM: dict[str, Replaced] = {
     "_softmax": _softmax,
     "_safe_softmax": _softmax,
     "_log_softmax": partial(_softmax, log=True),
     "logsumexp": _logsumexp,
     **_BY_HAND,
 }
-_MOMENTS: dict[str, Replaced] = {
+# Every variance computed as E[x^2] - E[x]^2.
+ONE_PASS_MOMENTS: dict[str, Replaced] = {
     "var_mean": _var_mean,
     "var": _var,
     "std": _std,
@@ -240,7 +228,8 @@ _MOMENTS: dict[str, Replaced] = {
     "native_batch_norm": _batch_norm,
     "cudnn_batch_norm": _batch_norm,
 }
-_OF_TAIL: dict[str, Replaced] = {
+# Extremes, top-k and softmax of values far from the mean only.
+NORMAL_TAIL: dict[str, Replaced] = {
     "topk": _topk,
     "_softmax": _softmax_of_tail,
     "_safe_softmax": _softmax_of_tail,

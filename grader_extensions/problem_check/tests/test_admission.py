@@ -12,7 +12,7 @@ import pytest
 from grader.formats import native
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats import kernelbench
-from grader_extensions.problem_check.admission import Admission, AdmissionOutcome
+from grader_extensions.problem_check.admission import CHECK_NAME, Admission, AdmissionOutcome, is_sane
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
@@ -20,6 +20,10 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
+    from grader_extensions.formats.kernelbench_reference import describe
+    from grader_extensions.formats.tests import test_strides
+    from grader_extensions.formats.tests.tasks import NONE, model, spec_of
+    from grader_extensions.formats.tests.test_constant_weights import INPUT, KEPT, NORM_FILE, spec_of_number
     from grader_extensions.problem_check.judge import case
     from grader_extensions.problem_check.judge.case import AdmissionCase
     from grader_extensions.problem_check.judge.check import admit
@@ -210,7 +214,7 @@ def test_a_reference_that_answers_twice_in_two_ways_is_refused() -> None:
         ("return x[0]", "the problem declares torch.float32 (4, 64)"),
         ("return x.double()", "the problem declares torch.float32"),
         ("return x, x", "returned 2 outputs"),
-        ("return 3", "is a int; return a tensor"),
+        ("return 3", "is a int; the problem declares torch.float32"),
         ("return torch.matmul(x, torch.ones(64, 64))", "with inputs in float64, for the error budget"),
         ("import nowhere", "nowhere"),
     ],
@@ -368,36 +372,32 @@ def failed(reference: str, *inputs: wire.TensorSpec) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("reference", "distribution", "check"),
+    ("reference", "distribution", "checks"),
     [
-        ("2 * torch.relu(x)", POSITIVE, "idle relu"),
-        ("2 * torch.relu_(x.clone())", POSITIVE, "idle relu"),
-        ("2 * torch.relu(torch.relu(x))", wire.Distribution(), "idle relu 2"),
-        ("2 * x.abs()", POSITIVE, "idle abs"),
-        ("x.sort(-1).values", wire.Distribution(kind="sorted"), "idle sort"),
-        ("2 * (x @ torch.eye(x.shape[-1], dtype=x.dtype))", wire.Distribution(), "idle mm"),
-        ("2 * (x + torch.zeros_like(x))", wire.Distribution(), "idle add"),
+        ("2 * torch.relu(x)", POSITIVE, {"idle relu"}),
+        ("2 * torch.relu_(x.clone())", POSITIVE, {"idle relu"}),
+        ("2 * torch.relu(torch.relu(x))", wire.Distribution(), {"idle relu 2"}),
+        ("2 * x.abs()", POSITIVE, {"idle abs"}),
+        ("x.sort(-1).values", wire.Distribution(kind="sorted"), {"idle sort"}),
+        ("2 * (x @ torch.eye(x.shape[-1], dtype=x.dtype))", wire.Distribution(), {"idle mm"}),
+        ("2 * (x + torch.zeros_like(x))", wire.Distribution(), {"idle add"}),
+        # Controls: values of either sign need the rectifier; an epsilon and a clamp are there for what hardly ever comes.
+        *(
+            (reference, X.distribution, set())
+            for reference in (
+                "2 * torch.relu(x)",
+                "x.sort(-1).values",
+                "x / (x.norm() + 1e-12)",
+                "torch.nn.functional.normalize(x)",
+                "2 * x.clamp(-1e9, 1e9)",
+                "x * 1.5",
+            )
+        ),
     ],
 )
-def test_an_operation_that_does_nothing_is_a_refusal(reference: str, distribution: wire.Distribution, check: str) -> None:
+def test_an_operation_that_does_nothing_is_a_refusal(reference: str, distribution: wire.Distribution, checks: set[str]) -> None:
     """A kernel without it would be right at every trial."""
-    assert failed(reference, dataclasses.replace(X, distribution=distribution)) == {check}
-
-
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "2 * torch.relu(x)",
-        "x.sort(-1).values",
-        "x / (x.norm() + 1e-12)",
-        "torch.nn.functional.normalize(x)",
-        "2 * x.clamp(-1e9, 1e9)",
-        "x * 1.5",
-    ],
-)
-def test_what_does_something_and_guards_are_none(reference: str) -> None:
-    """Values of either sign need the rectifier; an epsilon and a clamp are there for what hardly ever comes."""
-    assert failed(reference, X) == set()
+    assert failed(reference, dataclasses.replace(X, distribution=distribution)) == checks
 
 
 def test_a_weight_that_is_always_the_same_is_a_refusal() -> None:
@@ -437,39 +437,26 @@ def checked(
 
 
 @pytest.mark.parametrize(
-    ("answer", "inputs", "warning"),
+    ("answer", "inputs", "warning", "failed"),
     [
-        ("(x @ y).tril()", (TRIANGLE, TRIANGLE), "idle tril"),
-        ("torch.relu(x) * 2", ("torch.rand(32, 32)",), "idle relu"),
-        ("x.abs().mean().reshape(1)", ("torch.randn(64, 1024)",), "half precision"),
-        ("x * y", (NORMAL, "torch.ones(32, 32)"), "idle mul"),
+        ("x @ y", (NORMAL, NORMAL), "", set()),  # the control
+        ("(x @ y).tril()", (TRIANGLE, TRIANGLE), "idle tril", set()),
+        ("torch.relu(x) * 2", ("torch.rand(32, 32)",), "idle relu", set()),
+        ("x.abs().mean().reshape(1)", ("torch.randn(64, 1024)",), "half precision", set()),
+        ("x * y", (NORMAL, "torch.ones(32, 32)"), "idle mul", set()),
+        ("torch.softmax(x, 1).sum(1)", (NORMAL,), "", {"input x", "seed", "ones", "constant mean"}),
+        ("torch.zeros_like(x)", (NORMAL,), "", {"input x", "seed"}),
+        ("x * 2 + 1e-9 * y", (NORMAL, NORMAL), "", {"input y"}),
+        ("x.log()", (NORMAL,), "", {"finite"}),
+        ("x[0, 0, 0]", (NORMAL,), "", {"runs"}),
     ],
 )
-def test_what_could_pass_is_a_warning(tmp_path: Path, answer: str, inputs: tuple[str, ...], warning: str) -> None:
+def test_what_could_pass_is_a_warning_unless_it_needs_no_input(tmp_path: Path, answer, inputs, warning: str, failed: set[str]) -> None:
+    """Or the reference fails."""
     outcome, found = checked(tmp_path, answer, *inputs)
-    assert outcome is AdmissionOutcome.WARNED and warning in found["warning"] and not found["failed"]
-
-
-@pytest.mark.parametrize(
-    ("answer", "inputs", "failed"),
-    [
-        ("torch.softmax(x, 1).sum(1)", (NORMAL,), {"input x", "seed", "ones", "constant mean"}),
-        ("torch.zeros_like(x)", (NORMAL,), {"input x", "seed"}),
-        ("x * 2 + 1e-9 * y", (NORMAL, NORMAL), {"input y"}),
-        ("x.log()", (NORMAL,), {"finite"}),
-        ("x[0, 0, 0]", (NORMAL,), {"runs"}),
-    ],
-)
-def test_an_answer_that_needs_no_input_is_refused(tmp_path: Path, answer: str, inputs: tuple[str, ...], failed: set[str]) -> None:
-    """And a reference that fails."""
-    outcome, found = checked(tmp_path, answer, *inputs)
-    assert outcome is AdmissionOutcome.REFUSED and found["failed"] == failed
-
-
-def test_a_good_one_is_admitted_without_a_word(tmp_path: Path) -> None:
-    """The control."""
-    outcome, found = checked(tmp_path, "x @ y", NORMAL, NORMAL)
-    assert outcome is AdmissionOutcome.ADMITTED and not found["warning"] | found["failed"]
+    expected = AdmissionOutcome.REFUSED if failed else AdmissionOutcome.WARNED if warning else AdmissionOutcome.ADMITTED
+    assert outcome is expected and found["failed"] == failed
+    assert warning in found["warning"] if warning else failed or not found["warning"]
 
 
 def test_lower_precision_that_is_allowed_is_not_asked_to_be_rejected(tmp_path: Path) -> None:
@@ -479,6 +466,58 @@ def test_lower_precision_that_is_allowed_is_not_asked_to_be_rejected(tmp_path: P
         outcome, found = checked(tmp_path, "x @ y", NORMAL, NORMAL, adjustments=rule)
         assert "half precision" in found[kind] and "zeros" in found["passed"] and not found["failed"]
         assert outcome is (AdmissionOutcome.ADMITTED if allowed else AdmissionOutcome.WARNED)
+
+
+# -- weights and arguments of KernelBench files ---------------------------------------------------------------------------------
+
+
+def made(directory: Path, init: str, answer: str) -> wire.ProblemSpec:
+    return spec_of(directory, model(f"return {answer}", init), INPUT, NONE)
+
+
+def verdicts(spec: wire.ProblemSpec) -> dict[str, str]:
+    """The outcomes of the checks of weights; of a check that has several, the last."""
+    results = [one for one in admit(spec, EmulatedDevice(), 600.0) if isinstance(one, wire.Finding)]
+    assert all(CHECK_NAME.fullmatch(one.check) for one in results)  # or the host takes none of them
+    return {one.check: one.outcome.value for one in results if one.check.startswith("weight")}
+
+
+def test_admission_tries_kernels_that_ignore_a_weight(tmp_path: Path) -> None:
+    """Rejected where it is drawn; a warning where it is kept, is a constant buffer, or hardly counts. What no answer depends on, such as
+    running statistics in training, is not spoken of."""
+    assert verdicts(kernelbench.load(NORM_FILE).spec) == {"weight ln_weight": "passed", "weight ln_bias": "passed"}
+    assert verdicts(kernelbench.load(NORM_FILE, adjustments=KEPT).spec) == {
+        "weight ln_weight": "warning",
+        "weight ln_bias": "warning",
+    }
+    training = "self.bn = nn.BatchNorm1d(12)"
+    assert verdicts(made(tmp_path, training, "self.bn(x)")) == {"weight bn_weight": "passed", "weight bn_bias": "passed"}
+    evaluated = f"{training}.eval()"
+    assert set(verdicts(made(tmp_path, evaluated, "self.bn(x)"))) >= {"weight bn_running_mean", "weight bn_running_var"}
+    assert verdicts(made(tmp_path, 'self.register_buffer("b", torch.ones(12))', "x * self.b")) == {"weight b": "warning"}
+    faint = "self.p = nn.Parameter(torch.zeros(12))"
+    assert verdicts(made(tmp_path, faint, "x + 1e-6 * self.p")) == {"weight p": "warning"}
+    odd = 'self.of = nn.ParameterDict({"a b\u00e9" * 40: torch.ones(12)})'
+    assert list(verdicts(made(tmp_path, odd, "x * next(self.parameters())")).values()) == ["passed"]
+    assert verdicts(made(tmp_path, 'self.register_buffer("half", torch.tensor(0.5))', "x * self.half")) == {}
+    assert verdicts(spec_of_number(tmp_path, "7")) == {"weight a": "warning", "weight b": "passed"}
+
+
+def test_arguments_are_learned_where_there_is_no_memory_to_judge(tmp_path: Path) -> None:
+    """The check says that it is too large for this machine, which refuses nothing, and what an entry would be given."""
+    spec = spec_of(tmp_path, model(), "def get_inputs():\n    return [torch.rand(10 ** 6, 10 ** 6)]\n", NONE)
+    learned, finding = admit(spec, EmulatedDevice(), 60.0)
+    assert learned == describe(spec, "cpu") and isinstance(finding, wire.Finding)
+    assert (finding.check, finding.outcome) == ("fits", wire.FindingOutcome.UNKNOWN) and "--set NAME=VALUE" in finding.message
+    assert isinstance(learned, wire.Described) and learned.axes["x_0"] == 10**6
+
+
+def test_a_description_with_strides_that_are_none_is_not_believed(tmp_path: Path) -> None:
+    """Too few, negative, or of a tensor that there is not."""
+    description = describe(test_strides.made(tmp_path, test_strides.TURNED), "cpu")
+    assert description is not None and is_sane(description)
+    for wrong in ({"x": (1,)}, {"x": (-1, 80)}, {"y": (1, 80)}):
+        assert not is_sane(dataclasses.replace(description, strides=wrong))
 
 
 # -- the examples -------------------------------------------------------------------------------------------------------------
