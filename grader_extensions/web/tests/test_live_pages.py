@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-from functools import partial
 
 import aiohttp
 import pytest
@@ -15,22 +14,16 @@ from grader.model import Failure
 from grader.peers import PeerLimits
 from grader.server.running import serving
 from grader.v1 import report_pb2, submission_pb2
-from grader_extensions.competitions.secret_workloads import problem_for
+from grader_extensions.competitions.competition_file import problem_for
 from grader_extensions.web import views
 from grader_extensions.web.live import LiveSubmissions
 from grader_extensions.web.pages import SCRIPT
-from grader_extensions.web.tests.site import read_site
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.web_apps import served_app
 from tests.waiting import until
 
 LIMIT_S = 300.0  # no stream of these tests lasts so long
-
-
-@pytest.fixture
-def open_site(tmp_path):
-    return partial(read_site, tmp_path)
 
 
 async def read(here, path, **headers):
