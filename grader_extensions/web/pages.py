@@ -100,21 +100,13 @@ def routes(
         definitions += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
         definitions += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
         if provider is not None:
-            definitions += _provider_routes(site, site.sessions, provider, signing, sign_in_limits)
+            by_provider = import_module("grader_extensions.web.provider_sign_in")  # its libraries are needed only here
+            identities = by_provider.OpenIdProvider(provider, site.now)
+            signing_on = by_provider.ProviderSignIn(site, site.sessions, identities, sign_in_limits)
+            definitions.append(web.get(BEGIN, site.answered(signing_on.begin), allow_head=False))
+            definitions.append(web.get(CALLBACK, site.answered(signing_on.callback), allow_head=False))
+            definitions.append(web.post("/account/key", site.answered(signing.make_key)))
     return [*definitions, web.get("/{rest:.*}", site.answered(_absent))]
-
-
-def _provider_routes(
-    site: Site, sessions: Sessions, provider: IdentityProvider, signing: SignInPages, limits: PeerLimits
-) -> list[web.RouteDef]:
-    """Of signing in with an identity provider; its library is imported only where there is one."""
-    sign_in = import_module("grader_extensions.web.provider_sign_in")
-    pages = sign_in.ProviderSignIn(site, sessions, sign_in.OpenIdProvider(provider, site.now), limits)
-    return [
-        web.get(BEGIN, site.answered(pages.begin), allow_head=False),
-        web.get(CALLBACK, site.answered(pages.callback), allow_head=False),
-        web.post("/account/key", site.answered(signing.make_key)),
-    ]
 
 
 def _static(path: Path, content_type: str) -> Answer:
@@ -224,11 +216,8 @@ class Pages:
 
     def _problems(self, competitions: tuple[Competition, ...], now: datetime) -> list[dict[str, Any]]:
         """Those of the competitions that began last first, and then others by name."""
-        begun = sorted(
-            (competition for competition in competitions if competition.start_time <= now),
-            key=lambda competition: competition.start_time,
-            reverse=True,
-        )
+        begun = [competition for competition in competitions if competition.start_time <= now]
+        begun.sort(key=lambda competition: competition.start_time, reverse=True)
         names = dict.fromkeys(name for competition in begun for name in competition.problem_ids)
         names |= dict.fromkeys(problem.problem_id for problem in self._site.problems.all())
         present = islice((name for name in names if self._site.title(name)), HOME_PROBLEMS)

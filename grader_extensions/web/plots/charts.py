@@ -195,7 +195,7 @@ def line_chart(series: Sequence[ChartSeries], *, title: str, description: str, x
     for index, line in enumerate(series):
         _draw_line(drawing, line, index, across, up, x.label, y.label)
     draw_legend(drawing, rows, LEFT, TOP)
-    return svg.text_of(drawing)
+    return ElementTree.tostring(drawing, encoding="unicode")
 
 
 def _draw_band(element: ElementTree.Element, chart_series: ChartSeries, index: int, across: Scale, up: Scale) -> None:
@@ -282,7 +282,7 @@ def samples_chart(
         _draw_series(drawing, values, index, across, up, most_samples)
     _draw_histogram(drawing, list(drawn.values()), right + 16, up)
     draw_legend(drawing, rows, LEFT, TOP)
-    return svg.text_of(drawing)
+    return ElementTree.tostring(drawing, encoding="unicode")
 
 
 def _draw_series(element: ElementTree.Element, values: Sequence[float], index: int, across: Scale, up: Scale, most_samples: int) -> None:

@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -23,6 +24,7 @@ from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import access_counts
 from grader_extensions.modes.tests.test_pipeline_sanitize import COUNTS
+from grader_extensions.web import submit_page
 from grader_extensions.web.report import content
 from grader_extensions.web.report import report_file as report_module
 from grader_extensions.web.report.content import ChartBudget
@@ -30,6 +32,8 @@ from grader_extensions.web.report.report_file import environment, report_file
 from grader_extensions.web.report.source_lines import REMARKS, REMARKS_OF_LINE, SHOWN_CHARS, SHOWN_FILES, remarks_by_line, shown_sources
 from sandbox.protocol.source_tokens import grammar_of, tokens
 from tests import fakes
+from tests.unit.step_counts import call_steps, pattern_steps
+from tests.unit.test_linear_text import SOUPS, is_linear, patterns, submitted
 from tests.unit.test_profile_views import EVIL as PROFILE_EVIL
 from tests.unit.test_profile_views import PROFILE
 
@@ -329,3 +333,23 @@ def test_counts_of_accesses_are_the_terminals_tables() -> None:
     text = report_file(submission_pb2.Submission(report=report_pb2.Report(profile=profile)))
     tables = access_counts.tables(profile.access_counts, row_limit=1)
     assert tables and all(escape(counts.title) in text and escape(counts.note) in text for counts in tables)
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "C++": lambda text: shown_sources(submitted(text).sources, {}),
+    "Python": lambda text: shown_sources(submitted(text, "k.py").sources, {}),
+    "remarks": lambda text: remarks_by_line(text, [text], ["k.cu", "k.py"]),
+}
+PATTERNS = {pattern: where for where, pattern in patterns(submit_page)}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_page_is_made_in_linear_time(name: str) -> None:
+    """Lines of Python that are executed, and characters that functions return."""
+    assert not [soup for soup in SOUPS if not is_linear(lambda text: call_steps(lambda: READERS[name](text)), soup, 200)]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=PATTERNS.get)
+def test_a_pattern_is_matched_in_linear_time(pattern: re.Pattern[str]) -> None:
+    """Characters that a backtracking matcher tries."""
+    assert not [soup for soup in SOUPS if not is_linear(lambda text: pattern_steps(pattern, text), soup, 100)]

@@ -263,12 +263,13 @@ async def test_competitions_have_a_countdown_and_a_date(open_site, now, heading,
 
 
 async def test_a_competition_that_has_ended_is_in_the_list_only(open_site):
-    """The first page links to the list of all."""
+    """The first page links to the list of all, and still has its problems first, and then others by name."""
     async with open_site() as here:
         here.clock.now = END
         _, text = await here.get("/")
         assert "Spring sprint" not in text and "No competition is running." in text and 'href="/competitions"' in text
         assert "Spring sprint" in (await here.get("/competitions"))[1]
+        assert text.index("/problems/sum") < text.index("/problems/other") and "All problems" in text  # in the competition's order
 
 
 @pytest.mark.parametrize(("open_server", "headers", "shown"), [
@@ -282,13 +283,6 @@ async def test_the_queue_is_shown_to_those_who_may_list_it(open_site, open_serve
         await here.ledger.lease("w", ttl_s=30)
         _, text = await here.get("/", **headers)
         assert ("Queue: 2 waiting, 1 running." in text) is shown and ("Queue" in text) is shown
-
-
-async def test_problems_of_competitions_come_first(open_site):
-    """In the order of the newest competition, and then by name."""
-    async with open_site() as here:
-        _, text = await here.get("/")
-        assert text.index("/problems/sum") < text.index("/problems/other") and "All problems" in text
 
 
 @pytest.mark.parametrize(("time", "words"), [
