@@ -7,8 +7,7 @@ from aiohttp import web
 
 from grader.ledger import Ledger
 from grader.server.running import serving
-from grader_extensions.web.tests.axe import findings_everywhere
-from grader_extensions.web.tests.browser import reader
+from grader_extensions.web.tests.browser import findings_everywhere, reader
 from grader_extensions.web.tests.identity_provider import provider_site
 from grader_extensions.web.tests.signed_in import key_of
 from grader_extensions.web.tests.test_axe_browser import SIZES
