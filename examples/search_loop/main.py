@@ -15,8 +15,7 @@ from pathlib import Path
 from grader.api.client import GraderClient
 from grader.errors import GraderError
 from grader.v1 import report_pb2, submission_pb2
-from grader_extensions.web.plots.frames import ChartAxis
-from grader_extensions.web.plots.lines import ChartSeries, line_chart
+from grader_extensions.web.plots.charts import ChartAxis, ChartSeries, line_chart
 
 Variant = tuple[int, int]  # TILE, ROWS
 TEMPLATE = Path(__file__).with_name("tril_matmul.cu")

@@ -31,25 +31,20 @@ def checked_reason(reason: str, *, required: bool) -> str:
     raise InvalidRequest([FieldViolation("reason", text)])
 
 
-def check_withdrawal(caller: Caller, submission: Submission, competition: Competition | None, now: datetime) -> None:
-    """WithdrawalRefused where this caller may not take it off the boards now. competition: that of the submission; None: it has none. Who
-    owns it may until the end, so that nobody changes a result that is known; an administrator may at any time."""
-    if competition is None:
-        raise WithdrawalRefused(submission.submission_id, "it is in no competition, so it is on no board")
-    if not caller.admin and competition.phase(now) is Phase.ENDED:
-        ended = f"competition {competition.competition_id!r} ended at {shown_time(competition.end_time)}"
-        raise WithdrawalRefused(submission.submission_id, f"{ended}; ask its organisers")
-
-
 def withdraw(
     connection: sa.Connection, now: datetime, submission_id: str, competition: Competition | None, caller: Caller, reason: str
 ) -> Submission:
-    """Take a submission off the boards of its competition. WithdrawalRefused; SubmissionNotFound.
+    """Take a submission off the boards of its competition, None where it has none. WithdrawalRefused; SubmissionNotFound.
 
-    Of one that is withdrawn only an administrator's reason replaces what is there.
+    Its owner may until the end, so that nobody changes a result that is known; an administrator may at any time. Of one that is withdrawn
+    only an administrator's reason replaces what is there.
     """
     submission = _submission(connection, submission_id)
-    check_withdrawal(caller, submission, competition, now)
+    if competition is None:
+        raise WithdrawalRefused(submission_id, "it is in no competition, so it is on no board")
+    if not caller.admin and competition.phase(now) is Phase.ENDED:
+        ended = f"competition {competition.competition_id!r} ended at {shown_time(competition.end_time)}"
+        raise WithdrawalRefused(submission_id, f"{ended}; ask its organisers")
     before = submission.withdrawal
     if before is not None and (not caller.admin or (before.user, before.reason) == (caller.user, reason)):
         return submission

@@ -27,21 +27,16 @@ _OWN = ("submission_id", "user_name", "problem_id", "create_time")
 _JUDGED = ("device", "clock", "score", "score_low", "score_high", "flags", "problem_digest")
 
 
-class Boards:
-    """Boards' part of a ledger. Reads only."""
+async def read_standings(ledger: Ledger, competition: Competition, problem_id: str = "") -> list[Standing]:
+    """Every submission that may count, of one problem or of all, in no order."""
+    return await ledger.database.read(lambda connection: standings_of(connection, competition, problem_id))
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._database = ledger.database
 
-    async def standings(self, competition: Competition, *, problem_id: str = "") -> list[Standing]:
-        """Every submission that may count, of one problem or of all, in no order."""
-        return await self._database.read(lambda connection: standings_of(connection, competition, problem_id))
-
-    async def languages(self, submission_ids: Sequence[str]) -> dict[str, str]:
-        """The language of each of these submissions: of the entries of a page, for it is not in the index that boards are made from."""
-        columns = (submissions.c.submission_id, submissions.c.language)
-        query = sa.select(*columns).where(submissions.c.submission_id.in_([*filter(None, submission_ids)]))
-        return await self._database.read(lambda connection: {row.submission_id: row.language for row in connection.execute(query)})
+async def read_languages(ledger: Ledger, entries: Sequence[leaderboard.Entry]) -> dict[str, str]:
+    """The languages of a page's submissions, by id: they are not in the index that boards are made from."""
+    submission_ids = [entry.submission_id for entry in entries if entry.submission_id]
+    query = sa.select(submissions.c.submission_id, submissions.c.language).where(submissions.c.submission_id.in_(submission_ids))
+    return await ledger.database.read(lambda connection: {row.submission_id: row.language for row in connection.execute(query)})
 
 
 def standings_of(
@@ -52,7 +47,7 @@ def standings_of(
     judged: sa.Table = submissions,
     where: Sequence[sa.ColumnElement[bool]] = (),
 ) -> list[Standing]:
-    """See `Boards.standings`. judged: the table whose judgements count, each of the submission that `where` joins it with."""
+    """See `read_standings`. judged: the table whose judgements count, each of the submission that `where` joins it with."""
     columns = [*(submissions.c[name] for name in _OWN), *(judged.c[name] for name in _JUDGED)]
     banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
     query = sa.select(*columns).where(
@@ -113,7 +108,7 @@ class BoardCalls:
     """Answers about competitions and boards."""
 
     def __init__(self, ledger: Ledger, competitions: Competitions) -> None:
-        self._ledger, self._competitions, self._boards = ledger, competitions, Boards(ledger)
+        self._ledger, self._competitions = ledger, competitions
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest) -> competition_pb2.Leaderboard:
         """Return a page of the requested board; ProblemNotFound where the competition does not have this problem."""
@@ -123,13 +118,12 @@ class BoardCalls:
         if problem_id and problem_id not in competition.problem_ids:
             raise ProblemNotFound(problem_id, competition.problem_ids)
         before = leaderboard.counted_before(competition, self._ledger.now(), admin=interceptors.current_caller().admin)
-        standings = await self._boards.standings(competition, problem_id=problem_id)
+        standings = await read_standings(self._ledger, competition, problem_id)
         board = leaderboard.board(competition, standings, problem_id=problem_id, device=request.device, before=before)
         # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
         place = (competition.competition_id, problem_id, request.device)
         first = paging.decode(request.page_token, int, *place) or 0
-        shown = [entry.submission_id for entry in board.entries[first : first + size]]
-        board = leaderboard.with_languages(board, await self._boards.languages(shown))
+        board = leaderboard.with_languages(board, await read_languages(self._ledger, board.entries[first : first + size]))
         following = first + size if first + size < len(board.entries) else None
         return board_to_proto(board, first, size, paging.encode(following, *place))
 

@@ -1,11 +1,13 @@
-"""Schema of `competition.toml`, key by key.  No message quotes what is secret."""
+"""Schema of `competition.toml`, key by key, and the workloads of its secrets.  No message quotes a size, a seed or the id of a secret."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,16 +16,21 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic_core import ErrorDetails
 
 from grader import devices
+from grader.formats import formats
+from grader.formats.arithmetic import ExpressionInvalid, evaluate
 from grader.formats.validation_messages import describe
+from grader.model import Problem
+from grader_extensions.competitions.model import Competition
+from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 
 
 def line_of(path: Path, key: tuple[str | int, ...]) -> int | None:
     """The line on which the key of a table, or of a table in an array of tables, is set; else that of the table; None where it can't
     tell, for it reads lines and no TOML."""
-    lines = path.read_text("utf-8").splitlines()
     if not key:
         return None
+    lines = path.read_text("utf-8").splitlines()
     first, begin, end = str(key[0]), 0, len(lines)
     headers = [index for index, text in enumerate(lines) if re.match(r"\s*\[", text)]
     tables = [index for index in headers if re.match(rf"\s*\[\[\s*{re.escape(first)}\s*\]\]", lines[index])]
@@ -44,8 +51,6 @@ def _set_in(lines: list[str], begin: int, end: int, key: str) -> int | None:
 _AXIS_LIMIT = 2**31 - 1
 _SIZE = f"write a whole number from 0 to {_AXIS_LIMIT}"
 _SECRET_LIMIT = 64
-
-CompetitionIdentifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
 def _zoned(value: object) -> object:
@@ -122,8 +127,9 @@ class Secret(_StrictSecretTable):
 class CompetitionFile(_StrictSecretTable):
     """All of it, each key by itself; `disagreements` looks at them together. description: what to write instead of a wrong value."""
 
-    name: CompetitionIdentifier = Field(
-        description='write lower case letters, digits, _ and -, beginning with a letter, such as name = "spring"'
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_-]{0,62}$",
+        description='write lower case letters, digits, _ and -, beginning with a letter, such as name = "spring"',
     )
     title: str = Field(min_length=1, max_length=200, description="write one line of 1 to 200 characters in quotes")
     statement: str = Field(default="", description="write text in quotes")
@@ -206,3 +212,78 @@ def sentence(key: TomlKey, mistake: ErrorDetails) -> str:
 
 def _remedy(table: type[BaseModel], key: str | int) -> str:
     return table.model_fields[str(key)].description or "" if key in table.model_fields else ""
+
+
+def problem_for(competition: Competition, problem: Problem) -> Problem:
+    """The problem as this competition grades it: with its secret workloads, hidden, and its ranking.
+
+    Its digest is keyed by the secret seed: digests are shown, and from a plain one sizes could be found by trying.
+    """
+    secret = competition.secret_workloads.get(problem.problem_id, ())
+    decides = [problem.digest, competition.competition_id, asdict(competition.ranking), [asdict(workload) for workload in secret]]
+    digest = hmac.new(competition.secret_seed.encode(), json.dumps(decides, sort_keys=True).encode(), hashlib.sha256).hexdigest()
+    spec = replace(problem.spec, workloads=(*problem.spec.workloads, *secret), digest=digest)
+    return replace(problem, spec=spec, ranking=competition.ranking, competition_id=competition.competition_id)
+
+
+class SecretInvalid(ValueError):
+    """Mistake in a key of a `[[secret]]`. Never quotes its values."""
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        super().__init__(message)
+
+
+def secret_workloads(secret: Secret, problem: Problem, place: str, before: int, seed: str) -> list[wire.Workload]:
+    """The workloads that one `[[secret]]` stands for. Whatever it does not say is as in the workload `like`, the first that is shown."""
+    like = problem.first_shown(secret.device)
+    if like is None:
+        raise SecretInvalid("problem", f"{problem.problem_id!r} shows no workload that this one could be like; add one")
+    if not getattr(formats().get(problem.spec.format), "SECRET_SIZES", False) or not like.axes:
+        raise SecretInvalid(
+            "problem", f"{problem.problem_id!r} is of the format {problem.spec.format}, which takes no other sizes; leave this out"
+        )
+    if set(secret.axes) != set(like.axes):
+        raise SecretInvalid("axes", f"must give exactly the axes {sorted(like.axes)}")
+    if secret.device is None and (differs := _differs_by_device(problem)):
+        text = f"is left out, and the {differs} of {problem.problem_id!r} differs between devices"
+        kinds = " or ".join(f'"{kind}"' for kind in DeviceKind)
+        raise SecretInvalid("device", f"{text}; write device = {kinds}, and a [[secret]] for each that is competed on")
+    return [_workload(secret, problem, like, f"{place}/{number}", before + number + 1, seed) for number in range(secret.count)]
+
+
+def _differs_by_device(problem: Problem) -> str:
+    """Return what a secret without a device would have from the wrong one; "" where the first workloads of the devices agree."""
+    firsts = [workload for kind in DeviceKind if (workload := problem.first_shown(kind)) is not None]
+    if any((workload.tolerance or problem.spec.tolerance) != (firsts[0].tolerance or problem.spec.tolerance) for workload in firsts):
+        return "tolerance"
+    return "distribution of inputs" if any(workload.distributions != firsts[0].distributions for workload in firsts) else ""
+
+
+def _workload(secret: Secret, problem: Problem, like: wire.Workload, place: str, number: int, seed: str) -> wire.Workload:
+    axes = {name: size if isinstance(size, int) else size.drawn(seed, f"{place}/{name}") for name, size in secret.axes.items()}
+    arguments = like.arguments
+    if arguments:  # of reference_kernels: its generator takes the sizes from here
+        case = json.loads(arguments)["case"]
+        arguments = json.dumps({"case": {**case, **axes}})
+    workload_ids = {workload.workload_id for workload in problem.spec.workloads}
+    return replace(
+        like,
+        workload_id=next(name for name in (f"secret-{number}", f"secret-of-competition-{number}") if name not in workload_ids),
+        axes=axes,
+        hidden=True,
+        arguments=arguments,
+        device_kind=secret.device or "",
+        moved_bytes=_amount("moved_bytes", secret.moved_bytes if secret.moved_bytes is not None else problem.moved_bytes, axes),
+        flops=_amount("flops", secret.flops if secret.flops is not None else problem.flops, axes),
+    )
+
+
+def _amount(key: str, expression: int | str, axes: dict[str, int]) -> int | None:
+    if isinstance(expression, int):
+        return expression
+    try:
+        return evaluate(expression, axes) if expression else None
+    except ExpressionInvalid:  # its message quotes the axes
+        text = "has no value at these axes; write axes, whole numbers, + - * // % ** and parentheses, and keep it under 2 ** 63"
+        raise SecretInvalid(key, text) from None

@@ -111,21 +111,6 @@ def board(
     )
 
 
-def progress(
-    competition: Competition, board: Board, standings: Iterable[Standing], users: Sequence[str]
-) -> dict[str, tuple[tuple[datetime, float], ...]]:
-    """When each of these users had a better score than before, and which, on a board of one problem. What it leaves out is left out."""
-    kind = competition.ranking.score_kind
-    counted, _ = _counted(competition, standings, (board.problem_id,), board.before)
-    steps: dict[str, list[Standing]] = {user: [] for user in users}
-    for standing in sorted(counted, key=lambda standing: (standing.create_time, standing.submission_id)):
-        if standing.user in steps and standing.device == board.device:
-            row = steps[standing.user]
-            if not row or _order(standing, kind) < _order(row[-1], kind):
-                row.append(standing)
-    return {user: tuple((standing.create_time, standing.score.value) for standing in row) for user, row in steps.items()}
-
-
 def with_languages(board: Board, languages: Mapping[str, str]) -> Board:
     """The board with the languages of its entries. languages: by submission, of those that will be shown."""
     entries = tuple(replace(entry, language=languages.get(entry.submission_id, "")) for entry in board.entries)

@@ -153,18 +153,14 @@ class OrganisingCalls:
 
     async def BanUser(self, request: api.BanUserRequest) -> competition_pb2.Ban:
         """Ban a user from a competition."""
-        competition_id, user = self._competition_id(request.competition), request.user
-        access.check_name(user)
-        reason = checked_reason(request.reason, required=True)
+        competition_id, user, reason = self._named(request, reason_required=True)
         new_ban = await self._write(actions.ban, competition_id, user, interceptors.current_caller().user, reason)
         log.info("user_banned", competition=competition_id, banned_user=user, reason=reason)
         return to_message(competition_pb2.Ban, new_ban)
 
     async def LiftBan(self, request: api.LiftBanRequest) -> api.LiftBanResponse:
         """Lift the ban of a user."""
-        competition_id, user = self._competition_id(request.competition), request.user
-        access.check_name(user)
-        reason = checked_reason(request.reason, required=False)
+        competition_id, user, reason = self._named(request, reason_required=False)
         lifted = await self._write(actions.lift_ban, competition_id, user, interceptors.current_caller().user, reason)
         log.info("ban_lifted", competition=competition_id, banned_user=user, lifted=lifted)
         return api.LiftBanResponse(lifted=lifted)
@@ -223,6 +219,12 @@ class OrganisingCalls:
     async def _write(self, action: Callable[Concatenate[sa.Connection, datetime, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         now = self._ledger.now()
         return await self._ledger.database.write(lambda connection: action(connection, now, *arguments, **named))
+
+    def _named(self, request: api.BanUserRequest | api.LiftBanRequest, *, reason_required: bool) -> tuple[str, str, str]:
+        """Return the competition's id, the user and the reason."""
+        competition_id = self._competition_id(request.competition)
+        access.check_name(request.user)
+        return competition_id, request.user, checked_reason(request.reason, required=reason_required)
 
     def _competition_id(self, name: str) -> str:
         return self._competitions.get(parse(COMPETITIONS, name, "competition")).competition_id

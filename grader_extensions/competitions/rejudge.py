@@ -49,7 +49,7 @@ class RejudgeOrder:
     sizes_of: str = ""  # the id of the rejudge whose drawn sizes to take; "": those of the competition's file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Change:
     """Change of a submission by a rejudge. A rank of 0 is none."""
 

@@ -27,12 +27,12 @@ from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
 from grader_extensions.competitions import rejudges
-from grader_extensions.competitions.boards import Boards
+from grader_extensions.competitions.boards import read_standings
+from grader_extensions.competitions.competition_file import problem_for
 from grader_extensions.competitions.leaderboard import board
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState, meant, rule
 from grader_extensions.competitions.rejudges import Undecided
-from grader_extensions.competitions.secret_workloads import problem_for
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
 
@@ -195,7 +195,7 @@ class RejudgeCalls:
         for problem_id in competition.problem_ids:
             if order.problem_id not in ("", problem_id):
                 continue
-            standings = await Boards(self._ledger).standings(competition, problem_id=problem_id)
+            standings = await read_standings(self._ledger, competition, problem_id)
             clocks = {standing.device: standing.clock for standing in standings}
             fitting = [device for device, clock in clocks.items() if meant(order.device_kind, device, clock)] or list(clocks)
             for device in sorted(fitting):

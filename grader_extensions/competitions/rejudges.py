@@ -13,7 +13,7 @@ import dataclasses
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -103,11 +103,11 @@ def create(
     row = {"rejudge_id": rejudge_id, "user_name": user, "document": json.dumps(dataclasses.asdict(order))}
     request_key = records.request_key(user, request_id) if request_id else None
     connection.execute(sa.insert(rejudges).values(**row, request_id=request_key, state=RejudgeState.RUNNING, create_time=now))
+    items = ["rejudge_id", "number", "problem_digest", "judgement_count"]
     for digest, chosen in numbers.items():
+        query = sa.select(sa.literal(rejudge_id), submissions.c.number, sa.literal(digest), submissions.c.judgement_count)
         for part in _chunks(chosen):
-            columns = (sa.literal(rejudge_id), submissions.c.number, sa.literal(digest), submissions.c.judgement_count)
-            items = ["rejudge_id", "number", "problem_digest", "judgement_count"]
-            connection.execute(sa.insert(rejudge_items).from_select(items, sa.select(*columns).where(submissions.c.number.in_(part))))
+            connection.execute(sa.insert(rejudge_items).from_select(items, query.where(submissions.c.number.in_(part))))
     return get(connection, rejudge_id)
 
 
@@ -122,15 +122,13 @@ def page(connection: sa.Connection, size: int, before: int | None = None) -> tup
 
 def undecided(connection: sa.Connection, limit: int) -> list[Undecided]:
     """Find the next that somebody has to look at, oldest rejudge first."""
-    columns: list[sa.ColumnElement[Any]] = [
-        rejudges.c.document,
-        *(rejudge_items.c[name] for name in ("rejudge_id", "number", "problem_digest")),
+    selected: list[sa.ColumnElement[Any]] = [
+        *(rejudges.c.document, rejudge_items.c.rejudge_id, rejudge_items.c.number, rejudge_items.c.problem_digest.label("new_digest")),
         *(submissions.c[name] for name in ("submission_id", "mode", "entry")),
-        *(_BASE.c[name] for name in ("source_number", "attempt")),
-        _BASE.c.problem_digest.label("old_digest"),
+        *(_BASE.c.source_number, _BASE.c.attempt, _BASE.c.problem_digest.label("old_digest")),
     ]
     query = (
-        sa.select(*columns)
+        sa.select(*selected)
         .join(rejudges, rejudges.c.rejudge_id == rejudge_items.c.rejudge_id)
         .join(submissions, submissions.c.number == rejudge_items.c.number)
         .join(_BASE, _IS_BASE)
@@ -146,19 +144,9 @@ def undecided(connection: sa.Connection, limit: int) -> list[Undecided]:
             .where(events.c.number == row.source_number, events.c.attempt == row.attempt, events.c.fact.is_not(None))
             .order_by(events.c.sequence)
         )
-        items.append(
-            Undecided(
-                rejudge_id=row.rejudge_id,
-                number=row.number,
-                submission_id=row.submission_id,
-                method=method,
-                mode=wire.Mode(row.mode),
-                entry=row.entry,
-                old_digest=row.old_digest,
-                new_digest=row.problem_digest,
-                lines=tuple(connection.scalars(facts)) if method is not RejudgeMethod.RUN else (),
-            )
-        )
+        columns = {name: row._mapping[name] for name in ("rejudge_id", "number", "submission_id", "entry", "old_digest", "new_digest")}
+        lines = tuple(connection.scalars(facts)) if method is not RejudgeMethod.RUN else ()
+        items.append(Undecided(**columns, method=method, mode=wire.Mode(row.mode), lines=lines))
     return items
 
 
@@ -172,28 +160,26 @@ def decide(connection: sa.Connection, now: datetime, rulings: Iterable[tuple[Und
     run_count = 0
     for item, report in rulings:
         this = sa.and_(rejudge_items.c.rejudge_id == item.rejudge_id, rejudge_items.c.number == item.number)
-        query = sa.select(rejudges.c.document, rejudge_items.c.problem_digest).join(
-            rejudges, rejudges.c.rejudge_id == rejudge_items.c.rejudge_id
-        )
-        open_item = connection.execute(query.where(this, _OPEN, rejudge_items.c.run_number.is_(None))).one_or_none()
-        if open_item is None:
+        query = sa.select(rejudges.c.document).join(rejudge_items, rejudges.c.rejudge_id == rejudge_items.c.rejudge_id)
+        document = connection.scalar(query.where(this, _OPEN, rejudge_items.c.run_number.is_(None)))
+        if document is None:
             continue
         if report is not None:
-            connection.execute(sa.update(rejudge_items).where(this).values(records.judged(report)))
+            values = records.judged(report)
         else:
-            run_number = _run(connection, now, item, _order(open_item.document).device_kind, open_item.problem_digest)
-            connection.execute(sa.update(rejudge_items).where(this).values(run_number=run_number))
+            values = {"run_number": _run(connection, now, item, _order(document).device_kind)}
             run_count += 1
+        connection.execute(sa.update(rejudge_items).where(this).values(values))
     return run_count
 
 
-def _run(connection: sa.Connection, now: datetime, item: Undecided, device_kind: str, digest: str) -> int:
+def _run(connection: sa.Connection, now: datetime, item: Undecided, device_kind: str) -> int:
     """A new run of a submission, by another problem; one that failed where there is nothing left to run."""
     there = bool(connection.scalar(sa.select(submissions.c.sources != "").where(submissions.c.number == item.number)))
     state = SubmissionState.QUEUED if there else SubmissionState.FAILED
     run_id = secrets.token_hex(8)
     columns: dict[str, Any] = {
-        **{"submission_id": run_id, "problem_digest": digest, "state": state, "create_time": now, "rejudge_id": item.rejudge_id},
+        **{"submission_id": run_id, "problem_digest": item.new_digest, "state": state, "create_time": now, "rejudge_id": item.rejudge_id},
         **{"attempt": 0, "fault_count": 0, "judgement_count": 0, "cancel_requested": False, "event_count": 1},
         "priority": queue.REJUDGE_PRIORITY,
         **({"device_kind": device_kind} if device_kind else {}),
@@ -270,9 +256,9 @@ def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[s
         .values(state=SubmissionState.CANCELLED, cancel_requested=True, end_time=now, event_count=submissions.c.event_count + 1)
         .returning(submissions.c.number, submissions.c.event_count, submissions.c.attempt)
     ).all()
-    for rows in _chunks(waiting):
+    if waiting:
         common = {"event_time": now, "state": SubmissionState.CANCELLED}
-        ended = [{**common, "number": row.number, "sequence": row.event_count, "attempt": row.attempt} for row in rows]
+        ended = [{**common, "number": row.number, "sequence": row.event_count, "attempt": row.attempt} for row in waiting]
         connection.execute(sa.insert(events), ended)
     running = sa.update(submissions).where(runs, submissions.c.state == SubmissionState.RUNNING).values(cancel_requested=True)
     stopped = connection.scalars(running.returning(submissions.c.submission_id)).all()
@@ -308,29 +294,24 @@ def get(connection: sa.Connection, rejudge_id: str) -> Rejudge:
 
 
 def _rejudge(connection: sa.Connection, row: sa.Row[Any]) -> Rejudge:
-    run = submissions.alias("run")
     undecided, ran = rejudge_items.c.verdict.is_(None), rejudge_items.c.run_number.is_not(None)
-    counted = (sa.true(), sa.and_(~undecided, ~ran), ran, undecided, sa.and_(undecided, run.c.state.in_(GAVE_UP)))
+    counted = {
+        "submission_count": sa.true(),
+        "refolded_count": sa.and_(~undecided, ~ran),
+        "rerun_count": ran,
+        "pending_count": undecided,
+        "failed_count": sa.and_(undecided, _RUN.c.state.in_(GAVE_UP)),
+    }
     query = (
-        sa.select(*(sa.func.coalesce(sa.func.sum(sa.case((condition, 1), else_=0)), 0) for condition in counted))
-        .select_from(rejudge_items.outerjoin(run, run.c.number == rejudge_items.c.run_number))
+        sa.select(*(sa.func.coalesce(sa.func.sum(sa.case((condition, 1), else_=0)), 0).label(name) for name, condition in counted.items()))
+        .select_from(rejudge_items.outerjoin(_RUN, _RUN.c.number == rejudge_items.c.run_number))
         .where(rejudge_items.c.rejudge_id == row.rejudge_id)
     )
-    count, refolded, rerun, pending, failed = connection.execute(query).one()
-    state = RejudgeState(row.state)
-    return Rejudge(
-        rejudge_id=row.rejudge_id,
-        order=_order(row.document),
-        state=RejudgeState.READY if state is RejudgeState.RUNNING and not pending else state,
-        user=row.user_name,
-        create_time=row.create_time,
-        end_time=row.end_time,
-        submission_count=count,
-        refolded_count=refolded,
-        rerun_count=rerun,
-        pending_count=pending,
-        failed_count=failed,
-    )
+    counts, state = connection.execute(query).one()._mapping, RejudgeState(row.state)
+    if state is RejudgeState.RUNNING and not counts["pending_count"]:
+        state = RejudgeState.READY
+    columns = {name: row._mapping[name] for name in ("rejudge_id", "create_time", "end_time")}
+    return Rejudge(**columns, **counts, order=_order(row.document), state=state, user=row.user_name)
 
 
 def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition]) -> list[Change]:
@@ -353,8 +334,7 @@ def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[C
         after = before if row.new_verdict is None else _judgement(row, "new_")
         ranks = without.get(row.submission_id, 0), with_it.get(row.submission_id, 0)
         if ranks[0] != ranks[1] or any(getattr(before, name) != getattr(after, name) for name in ("verdict", "reason", "score")):
-            change = Change(submission_id=row.submission_id, user=row.user_name, before=before, after=after)
-            changed.append(replace(change, rank_before=ranks[0], rank_after=ranks[1]))
+            changed.append(Change(row.submission_id, row.user_name, before, after, *ranks))
     return changed
 
 

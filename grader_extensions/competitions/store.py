@@ -8,13 +8,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
+from pydantic import ValidationError
 
 from grader import devices
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name, parse
@@ -26,6 +29,7 @@ from grader.errors import (
     InvalidSubmission,
     NoSuchDevice,
     ProblemInvalid,
+    ProblemNotFound,
     UserBanned,
 )
 from grader.extensions import SubmitTerms
@@ -34,10 +38,18 @@ from grader.model import NewSubmission, Problem, Ranking, ScoreKind
 from grader.problems.store import Problems
 from grader.rules.quotas import Quota, for_server, shown_time
 from grader.v1.grader_service_pb2 import SubmitRequest
-from grader_extensions.competitions.competition_file import CompetitionFile
-from grader_extensions.competitions.file_check import FILE_NAME, mistake, read_competition
+from grader_extensions.competitions.competition_file import (
+    CompetitionFile,
+    SecretInvalid,
+    TomlKey,
+    disagreements,
+    key_of,
+    line_of,
+    problem_for,
+    secret_workloads,
+    sentence,
+)
 from grader_extensions.competitions.model import Competition, Phase, TieRule, Visibility
-from grader_extensions.competitions.secret_workloads import SecretInvalid, problem_for, secret_workloads
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import rule_of
 
@@ -135,9 +147,9 @@ class Competitions:
     def _add(self, path: Path) -> None:
         file, mistakes = read_competition(path, self._problems)
         if file is None:
-            raise mistakes[0].error
+            raise mistakes[0]
         if (before := self._loaded.get(file.name)) is not None and before.path.resolve() != path.resolve():
-            raise mistake(path, ("name",), f"{file.name!r} is the name of {before.path} too; rename one").error
+            raise mistake_at(path, ("name",), f"{file.name!r} is the name of {before.path} too; rename one")
         pinned = {problem_id: self._problems.pin(problem_id) for problem_id in file.problems}
         competition = _competition(file, path, pinned, file.secret_seed)
         self._loaded[file.name] = _LoadedFile(competition=competition, file=file, path=path, problems=pinned)
@@ -209,7 +221,7 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
         try:
             drawn += secret_workloads(table, problems[table.problem], f"{file.name}/{table.problem}/{index}", len(drawn), secret_seed)
         except SecretInvalid as wrong:
-            raise mistake(path, ("secret", index, wrong.key), str(wrong)).error from None
+            raise mistake_at(path, ("secret", index, wrong.key), str(wrong)) from None
     return Competition(
         competition_id=file.name,
         title=file.title,
@@ -229,3 +241,80 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
         secret_workloads={problem_id: tuple(workloads) for problem_id, workloads in secret.items()},
         secret_seed=secret_seed,
     )
+
+
+FILE_NAME = "competition.toml"
+# Instead of what is wrong or missing, so that the rest can be looked at.
+_STAND_INS: dict[str, Any] = {
+    "name": "x",
+    "title": "x",
+    "problems": ["x"],
+    "start": datetime(2000, 1, 1, tzinfo=UTC),
+    "end": datetime(2000, 1, 2, tzinfo=UTC),
+}
+
+
+Mistake = tuple[TomlKey, str]
+
+
+def read_competition(path: Path, problems: Problems) -> tuple[CompetitionFile | None, list[ProblemInvalid]]:
+    """Read a file; None, and everything that is wrong with it, in the order of its lines, where a server does not take it."""
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        text = f"can't be read: {error.strerror}; name a {FILE_NAME} that this user may read"
+    except UnicodeDecodeError as error:
+        text = f"is not UTF-8 (byte {error.start}); save it as UTF-8"
+    except tomllib.TOMLDecodeError as error:
+        text = f"is not TOML: {error}"
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
+        text = "is not TOML that can be read: a number is too long, or it nests too deep"
+    else:
+        mistakes = sorted(dict.fromkeys(_mistakes(data, problems)), key=lambda mistake: line_of(path, mistake[0]) or 0)
+        return None if mistakes else CompetitionFile.model_validate(data), [mistake_at(path, key, message) for key, message in mistakes]
+    return None, [mistake_at(path, (), text)]
+
+
+def _mistakes(data: dict[str, Any], problems: Problems) -> Iterator[Mistake]:
+    wrong: set[str] = set()
+    places = list(range(len(data["secret"]))) if isinstance(data.get("secret"), list) else []
+    try:
+        file = CompetitionFile.model_validate(data)
+    except ValidationError as error:
+        keys = [key_of(details) for details in error.errors()]
+        for key, details in zip(keys, error.errors(), strict=True):
+            yield key, sentence(key, details)
+        wrong = {str(key[0]) for key in keys if key}
+        rest = {key: value for key, value in data.items() if key not in wrong}
+        spoiled = {key[1] for key in keys if key[:1] == ("secret",) and len(key) > 1}
+        places = [place for place in places if (spoiled and place not in spoiled) or "secret" in rest]
+        file = CompetitionFile.model_validate(_STAND_INS | rest | {"secret": [data["secret"][index] for index in places]})
+        wrong |= _STAND_INS.keys() - rest.keys()
+    for conflicting, message in disagreements(file):
+        if not wrong & set(conflicting):
+            yield conflicting[:1], message
+    if "problems" in wrong:
+        return
+    by_id: dict[str, Problem] = {}
+    for index, problem_id in enumerate(file.problems):
+        try:
+            by_id[problem_id] = problems.get(problem_id)
+        except ProblemNotFound as error:
+            yield ("problems", index), str(error)
+            continue
+        if "baseline" not in wrong and file.baseline == "max-autotune" and file.baseline not in by_id[problem_id].spec.baselines:
+            text = f"{problem_id!r} is not timed against 'max-autotune'; add it to the problem's baselines"
+            yield ("problems", index), text
+    for index, secret in zip(places, file.secret, strict=True):
+        if secret.problem in by_id:
+            try:
+                secret_workloads(secret, by_id[secret.problem], f"{file.name}/{secret.problem}/{index}", 0, file.secret_seed)
+            except SecretInvalid as error:
+                yield ("secret", index, error.key), str(error)
+
+
+def mistake_at(path: Path, key: TomlKey, message: str) -> ProblemInvalid:
+    """Make the error of a key of a file, or of all of it: file, line if it is known, key."""
+    line = line_of(path, key)
+    where = str(path) if line is None else f"{path}:{line}"
+    return ProblemInvalid(where, f"{'.'.join(map(str, key))}: {message}" if key else message)

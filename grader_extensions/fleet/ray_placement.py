@@ -20,7 +20,6 @@ import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -41,20 +40,12 @@ ANSWER_S = 15.0  # so long Ray's head may take to answer
 NOT_PASSED_ON = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneCount:
-    """So many lanes of a kind: `emulated`, or a type of GPU as Ray's label has it, such as H200."""
-
-    kind: str
-    count: int
-
-    @classmethod
-    def parsed(cls, text: str) -> LaneCount:
-        """Read KIND=COUNT; SettingsInvalid."""
-        kind, equals, count = text.partition("=")
-        if not equals or not kind or not count.isdecimal() or not 1 <= int(count) <= LANE_LIMIT:
-            raise SettingsInvalid("lanes", f"{text!r} is not KIND=COUNT, such as H200=4 or emulated=2")
-        return cls(kind=kind, count=int(count))
+def lane_count(text: str) -> tuple[str, int]:
+    """Read KIND=COUNT, of which the kind is `emulated`, or a type of GPU as Ray's label has it, such as H200; SettingsInvalid."""
+    kind, equals, count = text.partition("=")
+    if not equals or not kind or not count.isdecimal() or not 1 <= int(count) <= LANE_LIMIT:
+        raise SettingsInvalid("lanes", f"{text!r} is not KIND=COUNT, such as H200=4 or emulated=2")
+    return kind, int(count)
 
 
 class WorkerActor:
@@ -109,42 +100,42 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("RAY_") and name not in NOT_PASSED_ON}
 
 
-def options(lane: LaneCount, number: int) -> dict[str, Any]:
+def options(kind: str, number: int) -> dict[str, Any]:
     """Return Ray's options for a lane. A GPU's type is a label of its node. Nothing secret: all of it is shown by Ray's state API."""
     fields: dict[str, Any] = {
-        "name": f"{PREFIX}{lane.kind}-{number}",
+        "name": f"{PREFIX}{kind}-{number}",
         "namespace": NAMESPACE,
         "lifetime": "detached",
         "get_if_exists": True,  # to place again changes nothing
         "max_restarts": -1,  # on another node where this one is lost; no grading is run again, for Ray has none
         "max_task_retries": 0,
     }
-    if lane.kind == devices.EMULATED:  # a core
+    if kind == devices.EMULATED:  # a core
         return {**fields, "num_cpus": 1}
-    return {**fields, "num_cpus": 0, "num_gpus": 1, "label_selector": {TYPE_LABEL: lane.kind}}
+    return {**fields, "num_cpus": 0, "num_gpus": 1, "label_selector": {TYPE_LABEL: kind}}
 
 
-def place(address: str, lanes: Sequence[LaneCount], prefix: Sequence[str], words: Sequence[str]) -> list[str]:
+def place(address: str, lanes: Sequence[tuple[str, int]], prefix: Sequence[str], words: Sequence[str]) -> list[str]:
     """See that there are so many lanes; the names of their actors. Lanes that find no node wait for one, and are what an autoscaler sees.
     words: the options of each `grader-worker`; prefix: what comes before it, such as sudo."""
     names: list[str] = []
     with _session(address) as ray:
         existing = _names(ray)
-        for lane in lanes:
-            for number in numbers(lane, existing):
-                wanted = options(lane, number)
+        for kind, count in lanes:
+            for number in numbers(kind, count, existing):
+                wanted = options(kind, number)
                 name = str(wanted["name"]).removeprefix(PREFIX).lower()
-                ray.remote(WorkerActor).options(**wanted).remote(name, list(prefix), list(words), kind=lane.kind)
+                ray.remote(WorkerActor).options(**wanted).remote(name, list(prefix), list(words), kind=kind)
                 names.append(str(wanted["name"]))
     return names
 
 
-def numbers(lane: LaneCount, existing: Collection[str]) -> list[int]:
+def numbers(kind: str, count: int, existing: Collection[str]) -> list[int]:
     """Those of the lanes of this kind that there are, and the lowest that are free for those that are missing."""
-    start = f"{PREFIX}{lane.kind}-"
+    start = f"{PREFIX}{kind}-"
     used = {int(name.removeprefix(start)) for name in existing if name.startswith(start) and name.removeprefix(start).isdecimal()}
     free = (number for number in itertools.count() if number not in used)
-    return sorted(used | set(itertools.islice(free, max(0, lane.count - len(used)))))
+    return sorted(used | set(itertools.islice(free, max(0, count - len(used)))))
 
 
 def listed(address: str) -> dict[str, dict[str, Any]]:
@@ -243,7 +234,7 @@ def main(arguments: Sequence[str]) -> int:
                 lanes = {name: {"removed": name in removed} for name in words.remove}
             elif words.lanes and words.join:
                 joining = ["--join", words.join, *(["--certificate", words.certificate] if words.certificate else []), *words.options]
-                counts = [LaneCount.parsed(text) for text in words.lanes]
+                counts = [lane_count(text) for text in words.lanes]
                 lanes = {name: {"placed": True} for name in place(words.ray, counts, shlex.split(words.prefix), joining)}
             else:
                 raise SettingsInvalid("lanes", "name the lanes and the server, such as --lanes H200=4 --join SERVER:50552")

@@ -14,10 +14,12 @@ import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
 from grader import devices
 from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
@@ -26,9 +28,8 @@ from grader.errors import DeviceQuarantined, HostBroken, ModeNotInstalled, NoSuc
 from grader.extensions import PACKAGE
 from grader.fleet.v1 import fleet_pb2
 from grader.isolation.cancellation import finish_despite_cancel
-from grader.model import Lease, NewSubmission
+from grader.model import Lease, NewSubmission, Submission, SubmissionState
 from grader.observability.observer import LaneNow, LaneState
-from grader_extensions.fleet.lease_messages import LEASE_LIMIT_BYTES, lease_to_bytes
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import FILE_LIMIT_BYTES
 
@@ -367,3 +368,29 @@ def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
     if not all(lane.state in LaneState.__members__ for lane in standing.lanes):
         raise ProtocolViolation("has a lane in a state that there is not")
     return standing
+
+
+LEASE_LIMIT_BYTES = 48 * 1024 * 1024  # below what a message may have; sources are at most 1 MiB, a problem may carry weights and modules
+_LEASE = TypeAdapter(Lease)
+
+
+def lease_to_bytes(lease: Lease) -> bytes:
+    """JSON of what grading needs; nothing of earlier attempts, of judgements, or of the server's worker."""
+    submission = lease.submission
+    bare = Submission(
+        submission_id=submission.submission_id,
+        new=submission.new,
+        problem_digest=submission.problem_digest,
+        state=SubmissionState.RUNNING,
+        create_time=submission.create_time,
+        attempt_count=submission.attempt_count,
+    )
+    return _LEASE.dump_json(replace(lease, submission=bare, worker_id=""))
+
+
+def lease_from_bytes(content: bytes) -> Lease:
+    """The reverse; ValueError where it is no lease."""
+    try:
+        return _LEASE.validate_json(content)
+    except ValidationError as error:  # it quotes sources and hidden sizes
+        raise ValueError(f"not a lease: {error.error_count()} errors, the first in {error.errors()[0]['loc']}") from None

@@ -37,7 +37,7 @@ from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
 from grader.server.wiring import chosen_gpus, local
 from grader.state_dir import writable_directory
 from grader_extensions.fleet.fleet_port import OPTIONS, SERVER_NAME, UNIX
-from grader_extensions.fleet.lease_messages import lease_from_bytes
+from grader_extensions.fleet.remote_fleet import lease_from_bytes
 from sandbox.protocol import wire
 from sandbox.protocol.entry_points import EntryPointInvalid
 from sandbox.protocol.version import VERSION
@@ -62,10 +62,10 @@ class JoinOptions:
     until_stdin_closes: bool = False
 
 
-Examine = Callable[[Settings, JoinOptions], Awaitable[None]]
+Examine = Callable[[Settings], Awaitable[None]]
 
 
-async def examine(settings: Settings, joining: JoinOptions) -> None:
+async def examine(settings: Settings) -> None:
     """Look at this host as `grader-cli doctor` does, and log what is found. HostUnfit where it can't do what it would join for."""
     isolations = await doctor.isolations()
     findings = [*await doctor.compilers(), *doctor.devices(), *isolations]
@@ -117,9 +117,7 @@ def channel_credentials(address: str, certificate: Path | None) -> grpc.ChannelC
     mark = b"-----BEGIN CERTIFICATE-----"
     key, *certificates = content.split(mark)
     if len(certificates) != 2:
-        text = (
-            f"{certificate} is not a worker's file: it has {len(certificates)} certificates and not 2; make it again on the server's host"
-        )
+        text = f"{certificate} is not a worker's file: it has {len(certificates)} certificates, not 2; make it again on the server's host"
         raise SettingsInvalid("certificate", text)
     leaf, authority = (mark + certificate for certificate in certificates)
     return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=leaf)
@@ -128,7 +126,7 @@ def channel_credentials(address: str, certificate: Path | None) -> grpc.ChannelC
 async def _work(
     joining: JoinOptions, credentials: grpc.ChannelCredentials | None, settings: Settings, wiring: Wiring, examine: Examine
 ) -> None:
-    await examine(settings, joining)
+    await examine(settings)
     signalled, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
@@ -142,24 +140,18 @@ async def _work(
 
         loop.add_reader(sys.stdin.fileno(), read_stdin)
     async with state_lock(settings.lock_path), wiring(settings) as grading:
-        files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-        await _join(joining, credentials, grading, files, signalled, settings.drain_s)
+        await _join(joining, credentials, settings, grading, signalled)
 
 
 async def _join(
-    joining: JoinOptions,
-    credentials: grpc.ChannelCredentials | None,
-    grading: Grading,
-    files: SubmissionFiles,
-    signalled: asyncio.Event,
-    drain_s: float,
+    joining: JoinOptions, credentials: grpc.ChannelCredentials | None, settings: Settings, grading: Grading, signalled: asyncio.Event
 ) -> None:
-    retry_s = RETRY_S
+    address, retry_s = joining.address, RETRY_S
+    files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
     while not signalled.is_set():
-        address = joining.address
         session = FleetSession(grading, files, joining.name)
         try:
-            await _attached(address, credentials, session, signalled, drain_s)
+            await _attached(address, credentials, session, signalled, settings.drain_s)
         except grpc.aio.AioRpcError as error:
             if error.code() in REFUSALS:
                 raise FleetRefused(f"{address} does not let this worker in: {error.details()}") from None

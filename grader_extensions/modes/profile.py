@@ -60,6 +60,9 @@ DISCLOSED = {
     wire.KernelProfile: ("tools", "workload_id", "architecture", "kernels", "launches", "remarks"),
     wire.ArtifactFile: ARTIFACT_FIELDS,
 }
+CLAIMED_FIELDS = ("architecture", "kernels", "launches", "findings", "access_counts")
+# Of tools that run the kernel; the others have files and a sentence.
+CLAIMED_BY = {box_files.TORCH_PROFILER: ("launches",), box_files.EMULATED_SANITIZER: ("findings", "access_counts")}
 # As `grader_extensions/modes/box/static_profile.py` and what it calls name themselves.
 STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Numba")
 
@@ -106,10 +109,13 @@ GPU_TOOLS = (
 )
 
 
-def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None = None) -> ProfileClaims:
+def take(
+    out_dir: Path, tools: Collection[str], names: Collection[str] | None = None, claimed: Collection[str] = CLAIMED_FIELDS
+) -> ProfileClaims:
     """Read the files in {out} of a box that is gone. Never follows a link; a file over a limit is left there, and named in a remark.
 
-    tools: those that the box runs; claims of another tool are dropped. names: the files that it may leave; None: any plain name.
+    tools: those that the box runs; claims of another tool are dropped. names: the files that it may leave; None: any plain name. claimed:
+    the fields of the profile, besides tools and remarks, that it has to say something of.
     """
     content = pick_up(out_dir, box_files.PROFILE_NOTE, limit_bytes=NOTE_LIMIT_BYTES)
     if isinstance(content, Refusal):
@@ -135,7 +141,9 @@ def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None = 
     if len(wanted) > FILE_COUNT_LIMIT:
         refused.append(f"all but the first {FILE_COUNT_LIMIT} files")
     tool_claims = tuple(tool for tool in note.profile.tools if tool.name in tools)
-    profile = checked(replace(note.profile, tools=tool_claims, workload_id=""))  # which workload it was is not the box's to say
+    # Which workload it was is not the box's to say.
+    fields_claimed = {name: getattr(note.profile, name) for name in claimed}
+    profile = checked(wire.KernelProfile(tools=tool_claims, remarks=note.profile.remarks, **fields_claimed))
     remarks = (f"left out: {'; '.join(refused)}"[:REMARK_LIMIT_CHARS],) if refused else ()
     return ProfileClaims(profile=replace(profile, remarks=(*profile.remarks, *remarks)), files=tuple(files))
 
@@ -256,10 +264,8 @@ async def _static_profile(attempt: Attempt, environment: wire.Environment) -> Pr
         spec = build_spec("profile", "grader_extensions.modes.box.static_profile", host, work, out_dir)
         async with host.builder(), host.turn(secret=False), open_box(host.isolation, spec) as box:
             end = await box.wait()
-        claims = await asyncio.to_thread(take, out_dir, STATIC_TOOLS)
-    # The static tools claim nothing of a run.
-    profile = replace(claims.profile, launches=(), findings=(), access_counts=None)
-    return unless_missing(replace(claims, profile=profile), COMPILERS, end)
+        claims = await asyncio.to_thread(take, out_dir, STATIC_TOOLS, None, ("architecture", "kernels"))
+    return unless_missing(claims, COMPILERS, end)
 
 
 async def run_tool(
@@ -286,19 +292,15 @@ async def run_tool(
         # A tool writes its report once the runner has ended.
         end = await ending(box, TOOL_END_S) if tool.command else await box.kill()
     assert spec.out_dir is not None
-    claims = await asyncio.to_thread(take, spec.out_dir, (tool.name,), tool.files)
+    claims = await asyncio.to_thread(take, spec.out_dir, (tool.name,), tool.files, CLAIMED_BY.get(tool.name, ()))
     if not claims.missing and not claims.profile.tools:
         claims = replace(claims, missing="its result does not name it")
     if claims.missing and failure:
         claims = replace(claims, missing=failure)
-    profile = replace(claims.profile, kernels=(), architecture="")  # it compiles nothing
-    if tool.command:  # launches are what torch's profiler has to say
-        profile = replace(profile, launches=())
-    if tool.name != box_files.EMULATED_SANITIZER:
-        profile = replace(profile, findings=(), access_counts=None)
+    profile = claims.profile
     if profile.launches or profile.findings or profile.access_counts:
-        profile = replace(profile, workload_id=job.problem.workloads[0].workload_id)
-    yield unless_missing(replace(claims, profile=profile), tool.name, end)
+        claims = replace(claims, profile=replace(profile, workload_id=job.problem.workloads[0].workload_id))
+    yield unless_missing(claims, tool.name, end)
 
 
 def unless_missing(claims: ProfileClaims, tool: str, end: BoxExit) -> ProfileClaims:

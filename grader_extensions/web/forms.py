@@ -10,7 +10,6 @@ import asyncio
 import hmac
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -18,6 +17,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 from aiohttp.multipart import BodyPartReader
+from multidict import MultiDict
 
 from grader.errors import FieldViolation, InvalidRequest
 from grader_extensions.web.sessions import Transport, read_cookie, set_cookie, transport
@@ -60,20 +60,16 @@ class FormTokens:
     async def read(self, request: web.Request) -> dict[str, str]:
         """The fields of a short form that this browser was shown; FormRefused."""
         check_origin(request)
-        fields = await _read_fields(request)
+        if request.content_type != "application/x-www-form-urlencoded":
+            raise FormRefused(f"This is not the form of the page. {_AGAIN}")
+        try:
+            async with asyncio.timeout(READ_S):
+                body = await request.read()  # as much as the application takes of any request
+            fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS))
+        except (ValueError, TimeoutError, web.HTTPRequestEntityTooLarge):
+            raise FormRefused(f"The form can't be read. {_AGAIN}") from None
         self.check(request, fields.get(TOKEN_FIELD, ""))
         return fields
-
-
-async def _read_fields(request: web.Request) -> dict[str, str]:
-    if request.content_type != "application/x-www-form-urlencoded":
-        raise FormRefused(f"This is not the form of the page. {_AGAIN}")
-    try:
-        async with asyncio.timeout(READ_S):
-            body = await request.read()  # as much as the application takes of any request
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS))
-    except (ValueError, TimeoutError, web.HTTPRequestEntityTooLarge):
-        raise FormRefused(f"The form can't be read. {_AGAIN}") from None
 
 
 def check_origin(request: web.Request) -> None:
@@ -107,20 +103,7 @@ class FormTooLarge(Exception):
     """More than was to be read of it."""
 
 
-@dataclass(slots=True)
-class SentForm:
-    """Fields of a form in the browser's order. files: the names and bytes of those that were chosen."""
-
-    fields: list[tuple[str, str]] = field(default_factory=list)
-    files: list[tuple[str, bytes]] = field(default_factory=list)
-
-    def first(self, name: str) -> str:
-        """The first field of this name; ""."""
-        return next((value for field_name, value in self.fields if field_name == name), "")
-
-    def all(self, name: str) -> list[str]:
-        """Every field of this name."""
-        return [value for field_name, value in self.fields if field_name == name]
+SentForm = tuple[MultiDict[str], list[tuple[str, bytes]]]  # fields in the browser's order; names and bytes of the files that were chosen
 
 
 async def read_form(request: web.Request, limit_bytes: int) -> SentForm:
@@ -129,7 +112,7 @@ async def read_form(request: web.Request, limit_bytes: int) -> SentForm:
         raise InvalidRequest([FieldViolation("form", "is not multipart/form-data; send it from the page")])
     if (request.content_length or 0) > limit_bytes:
         raise FormTooLarge
-    form, remaining_bytes = SentForm(), limit_bytes
+    fields, files, remaining_bytes = MultiDict[str](), list[tuple[str, bytes]](), limit_bytes
     try:
         reader, count = await request.multipart(), 0
         while (part := await reader.next()) is not None:
@@ -143,9 +126,9 @@ async def read_form(request: web.Request, limit_bytes: int) -> SentForm:
                     raise FormTooLarge
                 content += chunk
             if part.filename is None:
-                form.fields.append((part.name or "", content.decode()))
+                fields.add(part.name or "", content.decode())
             elif part.filename:  # "": nothing was chosen
-                form.files.append((part.filename.replace("\\", "/").rpartition("/")[2], bytes(content)))
+                files.append((part.filename.replace("\\", "/").rpartition("/")[2], bytes(content)))
     except (ValueError, AssertionError, web.HTTPException) as error:
         raise InvalidRequest([FieldViolation("form", "can't be read; send it from the page, in UTF-8")]) from error
-    return form
+    return fields, files

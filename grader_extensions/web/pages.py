@@ -6,7 +6,6 @@ Nothing of a caller reaches a page but by a template that escapes it; `grader/ac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
@@ -14,9 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from aiohttp import web
-from markupsafe import Markup
 
 from grader import access
 from grader.api import messages
@@ -28,41 +25,28 @@ from grader.rules.identities import CALLBACK, IdentityProvider
 from grader.server.connections import stream_limits as limits_of_streams
 from grader.views import formatting
 from grader_extensions.competitions import leaderboard
-from grader_extensions.competitions.boards import Boards
-from grader_extensions.competitions.leaderboard import Board, Standing
+from grader_extensions.competitions.boards import read_languages, read_standings
 from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.competitions.store import Competitions
-from grader_extensions.web import board_views, views
-from grader_extensions.web.board_views import SHOWN_USERS, progress_chart
+from grader_extensions.web import views
 from grader_extensions.web.live import STREAM_LIMITS, LiveSubmissions
 from grader_extensions.web.problem_pages import ProblemPages, problem_row
 from grader_extensions.web.report import content
-from grader_extensions.web.report.charts import PAGE_CHARTS
-from grader_extensions.web.report.templating import STYLE, environment
+from grader_extensions.web.report.content import PAGE_CHARTS
+from grader_extensions.web.report.report_file import STYLE, environment
+from grader_extensions.web.report.source_lines import shown_sources
 from grader_extensions.web.sessions import Sessions
 from grader_extensions.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
-from grader_extensions.web.site import (
-    Answer,
-    PageAbsent,
-    Site,
-    attachment,
-    page_number,
-)
+from grader_extensions.web.site import Answer, PageAbsent, Site, attachment, page_number
 from grader_extensions.web.submission_pages import SubmissionPages
 from grader_extensions.web.submit_page import SubmitPage
 from grader_extensions.web.views import PAGE_SIZE, PagePosition
 
-HERE = Path(__file__).parent
-SCRIPT = HERE / "static" / "site.js"
+SCRIPT = Path(__file__).parent / "static" / "site.js"
 HOME_PROBLEMS = 8  # on the first page
 _COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
 _PROBLEM, _ARTIFACT = r"{id:[a-z0-9_]{1,200}}", r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
 _STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
-
-
-def site_templates(autoescape: bool = True) -> jinja2.Environment:
-    """The site's templates. autoescape False is for the test that shows what it is for."""
-    return environment(HERE / "templates", autoescape=autoescape)
 
 
 def routes_of(server: ServerContext) -> list[web.RouteDef]:
@@ -73,7 +57,7 @@ def routes_of(server: ServerContext) -> list[web.RouteDef]:
         service=service,
         competitions=service.policy if isinstance(service.policy, Competitions) else Competitions(),
         open_server=not settings.asks_keys and loopback(f"{host}:0"),
-        templates=site_templates(),
+        templates=environment(),
         api_address=settings.listen,
         asks_keys=settings.asks_keys,
         sessions=Sessions(server.gate, service.ledger.now) if server.gate is not None else None,
@@ -116,30 +100,13 @@ def routes(
         definitions += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
         definitions += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
         if provider is not None:
-            definitions += _provider_routes(site, site.sessions, provider, signing, sign_in_limits)
+            by_provider = import_module("grader_extensions.web.provider_sign_in")  # its libraries are needed only here
+            identities = by_provider.OpenIdProvider(provider, site.now)
+            signing_on = by_provider.ProviderSignIn(site, site.sessions, identities, sign_in_limits)
+            definitions.append(web.get(BEGIN, site.answered(signing_on.begin), allow_head=False))
+            definitions.append(web.get(CALLBACK, site.answered(signing_on.callback), allow_head=False))
+            definitions.append(web.post("/account/key", site.answered(signing.make_key)))
     return [*definitions, web.get("/{rest:.*}", site.answered(_absent))]
-
-
-def _progress(competition: Competition, board: Board, standings: Sequence[Standing], now: datetime) -> Markup:
-    """How the first of a board of one problem came to their scores; "" over several problems."""
-    if not board.problem_id:
-        return Markup("")
-    users = [entry.user for entry in board.entries[:SHOWN_USERS]]
-    steps = leaderboard.progress(competition, board, standings, users)
-    return progress_chart(competition, steps, competition.end_time if now >= competition.end_time else None)
-
-
-def _provider_routes(
-    site: Site, sessions: Sessions, provider: IdentityProvider, signing: SignInPages, limits: PeerLimits
-) -> list[web.RouteDef]:
-    """Of signing in with an identity provider; its library is imported only where there is one."""
-    sign_in = import_module("grader_extensions.web.provider_sign_in")
-    pages = sign_in.ProviderSignIn(site, sessions, sign_in.OpenIdProvider(provider, site.now), limits)
-    return [
-        web.get(BEGIN, site.answered(pages.begin), allow_head=False),
-        web.get(CALLBACK, site.answered(pages.callback), allow_head=False),
-        web.post("/account/key", site.answered(signing.make_key)),
-    ]
 
 
 def _static(path: Path, content_type: str) -> Answer:
@@ -168,36 +135,24 @@ class Pages:
 
     async def board(self, request: web.Request) -> web.Response:
         """A competition and one of its boards, as everybody sees it; an administrator may ask for it without a freeze."""
-        competition, now = self._site.competitions.get(request.match_info["id"]), self._site.now()
-        problem_id, device = request.query.get("problem", ""), request.query.get("device", "")
+        site, viewer = self._site, self._site.viewer(request)
+        competition, now, page = site.competitions.get(request.match_info["id"]), site.now(), page_number(request)
+        competition_id, problem_id, device = competition.competition_id, request.query.get("problem", ""), request.query.get("device", "")
         if problem_id and problem_id not in competition.problem_ids:
             raise ProblemNotFound(problem_id)
-        admin = self._site.viewer(request).admin
-        before = leaderboard.counted_before(competition, now, admin=admin and "unfrozen" in request.query)
-        standings = await self._site.recent(
-            (competition.competition_id, problem_id), lambda: Boards(self._site.ledger).standings(competition, problem_id=problem_id)
-        )
-        shown_board = await asyncio.to_thread(
-            leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before
-        )
-        titles = {problem_id: self._site.title(problem_id) or problem_id for problem_id in competition.problem_ids}
-        page = page_number(request)
-        linked = access.sees_competition(self._site.viewer(request), competition.competition_id, self._site.readable())
-        if shown := [
-            entry.submission_id for entry in shown_board.entries[PagePosition(page, len(shown_board.entries)).shown] if entry.submission_id
-        ]:
-            languages = await self._site.recent(
-                (competition.competition_id, shown_board.problem_id, shown_board.device, before, page),
-                lambda: Boards(self._site.ledger).languages(shown),
-            )
-            shown_board = leaderboard.with_languages(shown_board, languages)
-        context = await asyncio.to_thread(
-            board_views.board, competition, shown_board, now, titles, page=page, linked=linked, reader=self._site.viewer(request).user
-        )
-        if page == 1:
-            context["progress"] = await asyncio.to_thread(_progress, competition, shown_board, standings, now)
-        admin_context = {"may_unfreeze": admin and context["frozen"], "unfrozen": admin and "unfrozen" in request.query}
-        return await self._site.page(request, "competition.html", {**context, **admin_context})
+        unfrozen = viewer.admin and "unfrozen" in request.query
+        before = leaderboard.counted_before(competition, now, admin=unfrozen)
+        standings = await site.recent((competition_id, problem_id), lambda: read_standings(site.ledger, competition, problem_id))
+        board = await asyncio.to_thread(leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before)
+        entries = board.entries[PagePosition(page, len(board.entries)).shown]
+        if any(entry.submission_id for entry in entries):
+            key = (competition_id, board.problem_id, board.device, before, page)
+            board = leaderboard.with_languages(board, await site.recent(key, lambda: read_languages(site.ledger, entries)))
+        titles = {problem_id: site.title(problem_id) or problem_id for problem_id in competition.problem_ids}
+        linked = access.sees_competition(viewer, competition_id, site.readable())
+        context = await asyncio.to_thread(views.board, competition, board, now, titles, page=page, linked=linked, reader=viewer.user)
+        context |= {"may_unfreeze": viewer.admin and context["frozen"], "unfrozen": unfrozen}
+        return await site.page(request, "competition.html", context)
 
     async def submission(self, request: web.Request) -> web.Response:
         """A submission's report; while it is graded, what happens."""
@@ -231,8 +186,9 @@ class Pages:
 
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""
-        message = await self._site.message(await self._site.seen(request, request.match_info["id"]), full=True)
-        return await self._site.page(request, "sources.html", views.sources(message), scripted=True)
+        submission = await self._site.seen(request, request.match_info["id"])
+        files = shown_sources((await self._site.message(submission, full=True)).sources, {})
+        return await self._site.page(request, "sources.html", {"id": submission.submission_id, "files": files}, scripted=True)
 
     async def home(self, request: web.Request) -> web.Response:
         """The first page: competitions that run or are to come, the queue, and problems."""
@@ -260,11 +216,8 @@ class Pages:
 
     def _problems(self, competitions: tuple[Competition, ...], now: datetime) -> list[dict[str, Any]]:
         """Those of the competitions that began last first, and then others by name."""
-        begun = sorted(
-            (competition for competition in competitions if competition.start_time <= now),
-            key=lambda competition: competition.start_time,
-            reverse=True,
-        )
+        begun = [competition for competition in competitions if competition.start_time <= now]
+        begun.sort(key=lambda competition: competition.start_time, reverse=True)
         names = dict.fromkeys(name for competition in begun for name in competition.problem_ids)
         names |= dict.fromkeys(problem.problem_id for problem in self._site.problems.all())
         present = islice((name for name in names if self._site.title(name)), HOME_PROBLEMS)

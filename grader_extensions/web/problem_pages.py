@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from heapq import nlargest
 from statistics import median
 from typing import Any
 
@@ -45,8 +47,7 @@ class ProblemPages:
         site, stored_problem = self._site, self._site.problems.get(request.match_info["id"])
         caller = site.viewer(request)
         rows = await site.recent(
-            ("baselines", stored_problem.digest, caller.admin, site.readable()),
-            lambda: self._baselines(caller, stored_problem),
+            ("baselines", stored_problem.digest, caller.admin, site.readable()), lambda: self._baselines(caller, stored_problem)
         )
         shown = problem(
             messages.problem_to_proto(stored_problem),
@@ -69,27 +70,15 @@ class ProblemPages:
 
     async def _baselines(self, caller: Caller, problem: Problem) -> list[dict[str, Any]]:
         """PyTorch's times, by the newest submissions that this caller may see."""
-        ledger, readable = self._site.ledger, self._site.readable()
-        if caller.admin:
-            lists = [access.submission_filter(caller, "", "", readable)]
-        else:
-            competitions = [entry for entry in self._site.competitions.all() if problem.problem_id in entry.problem_ids]
-            lists = [
-                access.submission_filter(caller, "", competition.competition_id, readable)
-                for competition in competitions
-                if competition.competition_id in readable
-            ]
-        submissions: list[Submission] = []
-        for submission_filter in lists:
+        ledger, readable, timed = self._site.ledger, self._site.readable(), list[Submission]()
+        of_problem = [entry.competition_id for entry in self._site.competitions.all() if problem.problem_id in entry.problem_ids]
+        for competition_id in [""] if caller.admin else [name for name in of_problem if name in readable]:
+            visible = access.submission_filter(caller, "", competition_id, readable)
             listed, _ = await ledger.page(
-                size=LISTED, problem_id=problem.problem_id, states=(SubmissionState.SUCCEEDED,), submission_filter=submission_filter
+                size=LISTED, problem_id=problem.problem_id, states=(SubmissionState.SUCCEEDED,), submission_filter=visible
             )
-            submissions += listed
-        newest = sorted(
-            (submission for submission in submissions if submission.new.mode in TIMED),
-            key=lambda submission: submission.create_time,
-            reverse=True,
-        )[:REPORTS]
+            timed += [submission for submission in listed if submission.new.mode in TIMED]
+        newest = nlargest(REPORTS, timed, key=lambda submission: submission.create_time)
         shown = []
         for submission in await ledger.with_reports([submission.submission_id for submission in newest]):
             was = await ledger.problem(submission.problem_digest)
@@ -184,29 +173,24 @@ def problem(
 
 
 def baseline_rows(message: problem_pb2.Problem, submissions: Iterable[submission_pb2.Submission]) -> list[dict[str, Any]]:
-    """PyTorch's times at the public sizes, of the newest of these submissions on each device that has them. found: newest first, with
-    reports as the API shows them."""
-    public = {workload.workload_id: dict(workload.axes) for workload in message.workloads}
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    devices: set[str] = set()
+    """PyTorch's times at the public sizes, of the newest of these submissions on each device that has them. submissions: newest first,
+    with reports as the API shows them."""
+    by_device: dict[str, list[dict[str, Any]]] = {}
     for submission in submissions:
-        report = submission.report
+        report, rows = submission.report, []
+        for workload in message.workloads:
+            times: defaultdict[str, list[int]] = defaultdict(list)
+            for measured in report.measurements:
+                if measured.workload_id == workload.workload_id and not measured.hidden:
+                    for name, samples in measured.baselines.items():
+                        times[name].append(samples.median_duration.ToNanoseconds())
+            if times:
+                shown = {name: formatting.time(median(times_ns)) for name, times_ns in times.items()}
+                rows.append({"workload_id": workload.workload_id, "times": shown})
         device = report.environment.device or report.environment.device_kind
-        if device in devices:
-            continue
-        times: dict[str, dict[str, list[int]]] = {}
-        for measured in report.measurements:
-            if measured.hidden or measured.workload_id not in public:
-                continue
-            for name, samples in measured.baselines.items():
-                times.setdefault(measured.workload_id, {}).setdefault(name, []).append(samples.median_duration.ToNanoseconds())
-        if times:
-            devices.add(device)
-        for workload_id in public:
-            if workload_id in times:
-                of = {name: formatting.time(median(times_ns)) for name, times_ns in times[workload_id].items()}
-                rows[device, workload_id] = {"device": device, "workload_id": workload_id, "times": of}
-    return [rows[key] for key in sorted(rows, key=lambda key: (key[0], list(public).index(key[1])))]
+        if rows and device not in by_device:
+            by_device[device] = [row | {"device": device} for row in rows]
+    return [row for _, rows in sorted(by_device.items()) for row in rows]
 
 
 def _tensor(role: str, tensor: problem_pb2.Tensor) -> dict[str, str]:

@@ -13,7 +13,6 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from logging import INFO, WARNING
@@ -77,16 +76,7 @@ class SigningKeyUnknown(IdTokenInvalid):
     """The key that signed the token is not among the provider's, or not the one of its id. It may be new."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderMetadata:
-    """Addresses and keys of the provider. names_issuer: whether each answer to a browser says which provider it is of (RFC 9207)."""
-
-    authorization_endpoint: str
-    token_endpoint: str
-    keys: jwk.KeySet
-    auth_method: str
-    names_issuer: bool
-    read_time: datetime
+Metadata = tuple[Mapping[str, Any], jwk.KeySet]  # what the provider says of itself, in the names of OpenID Connect Discovery, and its keys
 
 
 class OpenIdProvider:
@@ -94,19 +84,21 @@ class OpenIdProvider:
 
     def __init__(self, settings: IdentityProvider, now: Callable[[], datetime]) -> None:
         self.settings, self._now = settings, now
-        self._cached: ProviderMetadata | None = None
+        self._cached: tuple[datetime, Metadata] | None = None  # and when it was read
         self._failure: tuple[datetime, str] | None = None  # the last one, and when
         self._reading = asyncio.Lock()
 
     async def authorization_url(self, *, state: str, nonce: str, verifier: str) -> str:
         """Return the address at which a browser signs in; ProviderFailed. verifier: the secret of PKCE, of which only a digest is in it."""
         proof = {"state": state, "nonce": nonce, "code_challenge": create_s256_code_challenge(verifier), "code_challenge_method": "S256"}
-        endpoint, settings = (await self._metadata()).authorization_endpoint, self.settings
+        (document, _), settings = await self._metadata(), self.settings
+        endpoint = document["authorization_endpoint"]
         return str(prepare_grant_uri(endpoint, settings.client_id, "code", redirect_uri=settings.redirect_uri, scope=SCOPES, **proof))
 
     async def check_sender(self, issuer: str | None) -> None:
-        """IdTokenInvalid where an answer to a browser names another issuer, or none although the provider always does."""
-        if issuer != self.settings.issuer and (issuer is not None or (await self._metadata()).names_issuer):
+        """IdTokenInvalid where an answer to a browser names another issuer, or none although the provider always does (RFC 9207)."""
+        names_issuer = (await self._metadata())[0].get("authorization_response_iss_parameter_supported") is True
+        if issuer != self.settings.issuer and (issuer is not None or names_issuer):
             raise IdTokenInvalid("it comes from another provider")
 
     async def claims(self, code: str, *, verifier: str, nonce: str) -> dict[str, Any]:
@@ -114,20 +106,20 @@ class OpenIdProvider:
         token, settings = await self._token(code, verifier), self.settings
         verified = partial(verified_claims, token, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce, now=self._now())
         try:
-            return verified((await self._metadata()).keys)
+            return verified((await self._metadata())[1])
         except SigningKeyUnknown:
-            return verified((await self._metadata(older=_NEW_KEYS_AFTER)).keys)
+            return verified((await self._metadata(older=_NEW_KEYS_AFTER))[1])
 
     async def _token(self, code: str, verifier: str) -> str:
         refusal = SignInRefused(f"{self.settings.name} did not accept this sign-in: it was used before, or has expired. Begin again.")
         if not code:
             raise refusal
-        metadata, client = await self._metadata(), (self.settings.client_id, self.settings.client_secret)
+        (document, _), client = await self._metadata(), (self.settings.client_id, self.settings.client_secret)
         body = prepare_token_request("authorization_code", redirect_uri=self.settings.redirect_uri, code=code, code_verifier=verifier)
-        if metadata.auth_method == _BASIC:  # RFC 6749, 2.3.1: both parts are encoded as in a form first, which Authlib leaves out
+        if document["auth_method"] == _BASIC:  # RFC 6749, 2.3.1: both parts are encoded as in a form first, which Authlib leaves out
             client = quote_plus(client[0]), quote_plus(client[1])
         headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
-        url, headers, body = ClientAuth(*client, metadata.auth_method).prepare("POST", metadata.token_endpoint, headers, body)
+        url, headers, body = ClientAuth(*client, document["auth_method"]).prepare("POST", document["token_endpoint"], headers, body)
         status, answer = await self._request("POST", url, data=body, headers=headers)
         if status == 400 and answer.get("error") == "invalid_grant":
             raise refusal
@@ -135,21 +127,22 @@ class OpenIdProvider:
             raise ProviderFailed(f"{url} answered {status}, error {str(answer.get('error'))[:80]!r}, and no ID token")
         return str(answer["id_token"])
 
-    async def _metadata(self, *, older: timedelta = _METADATA_LASTS) -> ProviderMetadata:
+    async def _metadata(self, *, older: timedelta = _METADATA_LASTS) -> Metadata:
         """Return what the provider says of itself, read again where what is cached is older."""
         async with self._reading:
-            if self._cached is not None and self._cached.read_time > self._now() - older:
-                return self._cached
+            if self._cached is not None and self._cached[0] > self._now() - older:
+                return self._cached[1]
             if self._failure is not None and self._failure[0] > self._now() - _RETRY_AFTER:
                 raise ProviderFailed(self._failure[1])
             try:
-                self._cached = await self._read_metadata()
+                metadata = await self._read_metadata()
             except ProviderFailed as error:
                 self._failure = self._now(), str(error)
                 raise
-            return self._cached
+            self._cached = self._now(), metadata
+            return metadata
 
-    async def _read_metadata(self) -> ProviderMetadata:
+    async def _read_metadata(self) -> Metadata:
         where, issuer = self.settings.issuer.rstrip("/") + _DISCOVERY, self.settings.issuer
         document = await self._document(where)
         if document.get("issuer") != issuer:
@@ -166,14 +159,7 @@ class OpenIdProvider:
         keys = signing_keys(await self._document(document["jwks_uri"]))
         if not keys:
             raise ProviderFailed(f"{document['jwks_uri']} has no public key for signatures")
-        return ProviderMetadata(
-            authorization_endpoint=document["authorization_endpoint"],
-            token_endpoint=document["token_endpoint"],
-            keys=keys,
-            auth_method=auth_method,
-            names_issuer=document.get("authorization_response_iss_parameter_supported") is True,
-            read_time=self._now(),
-        )
+        return {**document, "auth_method": auth_method}, keys
 
     async def _document(self, url: str) -> Mapping[str, Any]:
         status, document = await self._request("GET", url)

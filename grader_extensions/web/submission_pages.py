@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC
+from enum import StrEnum
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,12 +16,12 @@ from aiohttp import web
 
 from grader import access
 from grader.errors import FieldViolation, InvalidRequest
-from grader.model import Submission, Verdict
+from grader.model import Score, Submission, Verdict
 from grader.peers import PeerCount, PeerLimits
 from grader.v1 import report_pb2, submission_pb2
-from grader.verdict.median_interval import MedianInterval
+from grader.verdict.median_interval import MedianInterval, ratio_of_medians
+from grader.verdict.scores import Estimate
 from grader.views import formatting
-from grader_extensions.web.comparison import SourceChange, SpeedChange, source_changes, workload_changes
 from grader_extensions.web.report.content import when
 from grader_extensions.web.site import PageAbsent, Site, TooBusy, counted, sentence, whole_number
 from grader_extensions.web.views import PAGE_SIZE
@@ -49,19 +52,15 @@ def row(submission: submission_pb2.Submission) -> dict[str, Any]:
     }
 
 
-COMPARE_LIMITS = PeerLimits(total=8, per_address=2)  # comparisons that wait or are made; one is made at a time
-SHOWN_LINES, LINE_CHARS = 2_000, 2_000
+COMPARE_LIMITS = PeerLimits(total=8, per_address=2)  # comparisons at a time
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_MARKS = {"+": "added", "-": "removed"}
-_COLORS = {SpeedChange.FASTER: "good", SpeedChange.SLOWER: "bad", SpeedChange.UNKNOWN: ""}
 
 
 class SubmissionPages:
     """Answers GET requests. limits: of comparisons at a time."""
 
     def __init__(self, site: Site, limits: PeerLimits = COMPARE_LIMITS) -> None:
-        self._site, self._turn = site, asyncio.Lock()
-        self.count = PeerCount(limits)
+        self._site, self.count = site, PeerCount(limits)
 
     async def submissions(self, request: web.Request) -> web.Response:
         """A page of the list, newest first. Administrators may ask for everybody's; on a server without keys there is nothing else."""
@@ -106,8 +105,7 @@ class SubmissionPages:
             text = f"are of different problems, {first.new.problem_id} and {second.new.problem_id}; choose two of one problem"
             raise InvalidRequest([FieldViolation("a and b", text)])
         with counted(request, self.count, TooBusy("Too many comparisons are being made. Reload this page.", 5)):
-            async with self._turn:  # a diff of long files takes a while
-                shown = await asyncio.to_thread(context, await self._message(first), await self._message(second))
+            shown = await asyncio.to_thread(context, await self._message(first), await self._message(second))
         return await self._site.page(request, "compare.html", shown)
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
@@ -120,10 +118,95 @@ class SubmissionPages:
         return message
 
 
+# From here on pure.
+
+WIDEST = math.log(1000)  # half of an interval of a speedup that is compared
+
+
+class SpeedChange(StrEnum):
+    """Change of the second submission against the first."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    UNKNOWN = "can't tell"
+
+
+_COLORS = {SpeedChange.FASTER: "good", SpeedChange.SLOWER: "bad", SpeedChange.UNKNOWN: ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadChange:
+    """Change on a workload.
+
+    ratio: the first's certified time divided by the second's, above 1 where the second is faster; None where a time is missing. against:
+    the same of the times over those of a baseline, which was timed in turns with each of them, so that what changed between the two
+    gradings is not taken for a change of the kernel. reason: why nothing can be concluded, or "".
+    """
+
+    workload_id: str
+    ratio: MedianInterval | None = None
+    against: Score | None = None
+    baseline: str = ""
+    change: SpeedChange = SpeedChange.UNKNOWN
+    reason: str
+
+
+def workload_changes(first: submission_pb2.Submission, second: submission_pb2.Submission) -> list[WorkloadChange]:
+    """Every workload that either was measured on, in their order."""
+    by_id = [{row.workload_id: row for row in submission.report.measurements} for submission in (first, second)]
+    names = dict.fromkeys([*by_id[0], *by_id[1]])
+    before, after = first.report.environment, second.report.environment
+    elsewhere = "timed by different clocks" if before.clock != after.clock else ""
+    if (before.device_kind, before.device) != (after.device_kind, after.device):
+        elsewhere = f"graded on different devices, {before.device or before.device_kind} and {after.device or after.device_kind}"
+    return [_changed(name, by_id[0].get(name), by_id[1].get(name), elsewhere) for name in names]
+
+
+def changed_files(first: submission_pb2.Submission, second: submission_pb2.Submission) -> list[str]:
+    """Paths of the sources that differ, or that only one of them has."""
+    before, after = ({source.path: source.content for source in submission.sources} for submission in (first, second))
+    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+
+
+def _changed(name: str, first: report_pb2.Measurement | None, second: report_pb2.Measurement | None, elsewhere: str) -> WorkloadChange:
+    if first is None or second is None:
+        return WorkloadChange(workload_id=name, reason=f"{'a' if first is None else 'b'} has no certified time")
+    ratio = ratio_of_medians(list(first.certified.sample_durations_ns), list(second.certified.sample_durations_ns))
+    against, baseline = _against_baseline(first.speedups, second.speedups)
+    reason = elsewhere or ("too few samples, or a time that was not resolved" if ratio is None else "")
+    change = SpeedChange.UNKNOWN
+    if ratio is not None and not reason:
+        change, reason = _concluded(ratio, against, baseline)
+    return WorkloadChange(workload_id=name, ratio=ratio, against=against, baseline=baseline, change=change, reason=reason)
+
+
+def _concluded(ratio: MedianInterval, against: Score | None, baseline: str) -> tuple[SpeedChange, str]:
+    """Faster or slower only where no interval has 1 within it, and both are on one side of it."""
+    ratios: list[MedianInterval | Score] = [ratio] if against is None else [ratio, against]
+    if all(interval.low > 1 for interval in ratios):
+        return SpeedChange.FASTER, ""
+    if all(interval.high < 1 for interval in ratios):
+        return SpeedChange.SLOWER, ""
+    if ratio.low > 1 or ratio.high < 1:
+        return SpeedChange.UNKNOWN, f"the speedup over {baseline} does not confirm it: the device may have changed between the two"
+    return SpeedChange.UNKNOWN, "1x is within the interval"
+
+
+def _against_baseline(first: Sequence[report_pb2.Speedup], second: Sequence[report_pb2.Speedup]) -> tuple[Score | None, str]:
+    """The second's speedup divided by the first's, over the baseline that both have; the two intervals are of independent gradings."""
+    by_baseline = {speedup.baseline: speedup for speedup in first}
+    for after in sorted(second, key=lambda speedup: (speedup.baseline != "eager", speedup.baseline)):
+        speedups = [speedup for speedup in (by_baseline.get(after.baseline), after) if speedup is not None]
+        estimates = [Estimate.from_interval(speedup.ratio, speedup.ratio_low, speedup.ratio_high) for speedup in speedups]
+        usable = [estimate for estimate in estimates if estimate is not None and estimate.half < WIDEST]
+        if len(usable) == 2:
+            return Estimate(usable[1].log - usable[0].log, math.hypot(usable[0].half, usable[1].half)).score, after.baseline
+    return None, ""
+
+
 def context(first: submission_pb2.Submission, second: submission_pb2.Submission) -> dict[str, Any]:
     """Return what the page shows."""
     removed = first.sources_removed or second.sources_removed
-    sources = () if removed else tuple(source_changes(first, second))
     practice = any(submission.report.environment.clock == report_pb2.CLOCK_HOST for submission in (first, second))
     return {
         "first": row(first),
@@ -134,20 +217,9 @@ def context(first: submission_pb2.Submission, second: submission_pb2.Submission)
         "interval_of": _shown,
         "practice": sentence(formatting.PRACTICE) if practice else "",
         "sources_removed": removed,
-        "sources": _sources(sources),
+        "changed_files": changed_files(first, second),
     }
 
 
-def _sources(sources: tuple[SourceChange, ...]) -> list[dict[str, Any]]:
-    """The lines of each diff, so many in all; the first two of each name its files."""
-    remaining_lines, shown_sources = SHOWN_LINES, list[dict[str, Any]]()
-    for source in sources:
-        lines = source.lines[:remaining_lines]
-        remaining_lines -= len(lines)
-        shown = [{"mark": _MARKS.get(line[:1], ""), "text": line[:LINE_CHARS]} for line in lines]
-        shown_sources.append({"path": source.path, "lines": shown, "more_count": len(source.lines) - len(lines)})
-    return shown_sources
-
-
-def _shown(interval: MedianInterval | None) -> str:
+def _shown(interval: MedianInterval | Score | None) -> str:
     return f"{interval.value:.3g}x ({interval.low:.3g} to {interval.high:.3g})" if interval else "-"

@@ -81,7 +81,7 @@ class SubmitPage:
             return await self._site.error(request, 413, "Too large", text)
         form = from_sent(sent)
         try:
-            self._tokens.check(request, sent.first(TOKEN_FIELD))
+            self._tokens.check(request, sent[0].get(TOKEN_FIELD, ""))
         except FormRefused:  # it is of this site, as its origin says: only the session has changed
             refused = refused or _OTHER_SESSION
         if caller is None or refused:
@@ -92,7 +92,8 @@ class SubmitPage:
         except CallRefused as error:
             if isinstance(error, RequestIdReused):  # the form was changed after it was sent
                 form = replace(form, request_id=str(uuid.uuid4()))
-            answer = await self._page(request, form, refusals(error), status(error))
+            status = 409 if isinstance(error, RequestIdReused) else _STATUSES.get(error.code, 400)
+            answer = await self._page(request, form, refusals(error), status)
             if error.retry_s is not None:
                 answer.headers["Retry-After"] = f"{max(error.retry_s, 1):.0f}"
             return answer
@@ -162,15 +163,17 @@ class SubmitForm:
 
 def from_sent(sent: SentForm) -> SubmitForm:
     """The form as it came back. A source that was left empty is none; the lines of a text that was typed end as they do in files."""
-    typed = [(path.strip(), text.replace("\r\n", "\n")) for path, text in zip(sent.all("path"), sent.all("content"), strict=False)]
-    sources, unreadable = [(path, text) for path, text in typed if path or text.strip()], list[FieldViolation]()
-    for name, content in sent.files:
+    fields, files = sent
+    typed = zip(map(str.strip, fields.getall("path", [])), fields.getall("content", []), strict=False)
+    sources = [(path, text.replace("\r\n", "\n")) for path, text in typed if path or text.strip()]
+    unreadable = list[FieldViolation]()
+    for name, content in files:
         try:
             sources.append((name, decode_source(name, content, index=len(sources)).content))
         except InvalidSubmission as error:
             unreadable += error.violations
             sources.append((name, ""))
-    chosen = {name: sent.first(name).strip() for name in (*_CHOICES, "request_id")}
+    chosen = {name: fields.get(name, "").strip() for name in (*_CHOICES, "request_id")}
     return SubmitForm(**chosen, sources=tuple(sources), unreadable=tuple(unreadable))
 
 
@@ -204,11 +207,6 @@ def refusals(error: CallRefused) -> dict[str, list[str]]:
             name, label = (violation.field if violation.field in _LABELS else "form"), _LABELS.get(violation.field, violation.field)
         texts.setdefault(name, []).append(f"{label}: {violation.description}.")
     return texts
-
-
-def status(error: CallRefused) -> int:
-    """Of the answer that shows the form again."""
-    return 409 if isinstance(error, RequestIdReused) else _STATUSES.get(error.code, 400)
 
 
 def context(

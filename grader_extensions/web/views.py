@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from grader.model import ScoreKind
 from grader.v1 import submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
-from grader_extensions.competitions.model import Competition, Phase
-from grader_extensions.web.report.content import when
-from grader_extensions.web.report.source_lines import shown_sources
+from grader_extensions.competitions.leaderboard import Board
+from grader_extensions.competitions.model import Competition, Phase, TieRule, Visibility
+from grader_extensions.web.report.content import flags, when
 
 PAGE_SIZE = 50
-_PHASES = {
-    Phase.UPCOMING: "not yet begun",
-    Phase.OPEN: "open",
-    Phase.FROZEN: "open, board frozen",
-    Phase.ENDED: "ended",
-}
+_PHASES = {Phase.UPCOMING: "not yet begun", Phase.OPEN: "open", Phase.FROZEN: "open, board frozen", Phase.ENDED: "ended"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +72,6 @@ def remaining(time: timedelta) -> str:
     if days:
         return f"{days} d {hours % 24} h"
     return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
-
-
-def sources(submission: submission_pb2.Submission) -> dict[str, Any]:
-    """The sources, in their order, line by line."""
-    return {"id": submission.name.rpartition("/")[2], "files": shown_sources(submission.sources, {})}
 
 
 # Lines of a running submission's page, one an event. Events come as the API sends them, with untrusted text.
@@ -140,3 +132,99 @@ def _place(position: submission_pb2.QueuePosition) -> str:
     if not position.HasField("estimated_duration"):
         return ahead
     return f"{ahead}, about {position.estimated_duration.seconds} s"
+
+
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
+_SHARED = "entries whose intervals overlap with that of the best of their group share its rank"
+_TIES = {TieRule.SHARE: _SHARED, TieRule.EARLIEST: f"{_SHARED}, and the earliest is listed first"}
+_VISIBILITIES = {
+    Visibility.PRIVATE: "reports and sources are shown to their owners only",
+    Visibility.AFTER_END: "reports and sources are shown to everybody once it has ended",
+}
+
+
+def board(
+    competition: Competition,
+    shown_board: Board,
+    now: datetime,
+    titles: Mapping[str, str],
+    *,
+    page: int = 1,
+    linked: bool = False,
+    reader: str = "",
+) -> dict[str, Any]:
+    """A competition with one of its boards. titles: of problems; linked: whether all submissions may be looked at, or the reader's only."""
+    place = PagePosition(page, len(shown_board.entries))
+    scores = [(entry.score.value, entry.score.low, entry.score.high) for entry in shown_board.entries]
+    shown, figure = shown_board.entries[place.shown], score_column([score[0] for score in scores], shown_board.score_kind)
+    ranks = Counter(entry.rank for entry in shown_board.entries)
+    return {
+        "competition": competition_head(competition, now) | terms(competition),
+        "problem_id": shown_board.problem_id,
+        "overall": len(competition.problem_ids) > 1,
+        "problems": [{"id": problem_id, "title": titles.get(problem_id, problem_id)} for problem_id in competition.problem_ids],
+        "device": shown_board.device,
+        "devices": shown_board.devices,
+        "official": shown_board.official,
+        "frozen": when(shown_board.before) if shown_board.before else "",
+        "speedups": shown_board.score_kind is ScoreKind.SPEEDUP,
+        "baseline": shown_board.baseline,
+        "rule": shown_board.rule,
+        "other_rule_count": shown_board.other_rule_count,
+        "entries": [
+            {
+                "rank": entry.rank,
+                "tied": ranks[entry.rank] > 1,
+                "user": entry.user or "(no one named)",
+                "score": figure(entry.score.value),
+                "low": figure(entry.score.low),
+                "high": figure(entry.score.high),
+                "gap": gap(entry.score.value, scores[0][0], shown_board.score_kind),
+                "time": when(entry.create_time),
+                "submission_id": entry.submission_id if linked or (reader and entry.user == reader) else "",
+                "submission_count": entry.submission_count,
+                "language": entry.language,
+                "problem_count": entry.problem_count,
+                "flags": flags(entry.flags),
+            }
+            for entry in shown
+        ],
+        "place": place,
+    }
+
+
+def terms(competition: Competition) -> dict[str, Any]:
+    """How a competition counts."""
+    limits = [f"{count} {period}" for count, period in ((competition.hourly_limit, "an hour"), (competition.daily_limit, "a day")) if count]
+    return {
+        "statement": competition.statement,
+        "freeze": when(competition.freeze_time) if competition.freeze_time else "",
+        "limits": " and ".join(limits),
+        "processes": competition.ranking.process_count,
+        "secret_count": sum(len(workloads) for workloads in competition.secret_workloads.values()),
+        "ties": _TIES[competition.tie_rule],
+        "visibility": _VISIBILITIES[competition.visibility],
+    }
+
+
+def score_column(values: Sequence[float], kind: ScoreKind) -> Callable[[float], str]:
+    """How the scores of one board are written: times in the unit of the shortest, speedups with three or four digits of the largest."""
+    if kind is ScoreKind.TIME:
+        shortest = min(values, default=1.0)
+        size, unit = next(((size, unit) for size, unit in _UNITS if shortest >= size), (1.0, "ns"))
+        digits = _decimals(shortest / size)
+        return lambda value: f"{value / size:.{digits}f} {unit}"
+    decimals = _decimals(max(values, default=1.0))
+    return lambda value: f"{value:.{decimals}f}x"
+
+
+def gap(value: float, best: float, kind: ScoreKind) -> str:
+    """How far behind the first, such as -12.5 %: of the speedup, or how much more time. "" for the first."""
+    if value == best or value <= 0 or best <= 0:
+        return ""
+    percent = 100 * (value / best - 1)
+    return f"{'-' if kind is ScoreKind.SPEEDUP else '+'}{abs(percent):.1f} %"
+
+
+def _decimals(value: float) -> int:
+    return 2 if value < 10 else 1 if value < 100 else 0

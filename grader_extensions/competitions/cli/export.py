@@ -30,19 +30,8 @@ _PAGE_SIZE = 1000
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file: the same competition makes the same bytes
 _PRIVATE = 0o600
 _COLUMNS = (
-    "submission",
-    "user",
-    "problem",
-    "create_time",
-    "language",
-    "mode",
-    "state",
-    "verdict",
-    "reason",
-    "score",
-    "low",
-    "high",
-    "withdrawn",
+    *("submission", "user", "problem", "create_time", "language", "mode", "state", "verdict", "reason"),
+    *("score", "low", "high", "withdrawn"),
 )
 
 

@@ -1,4 +1,4 @@
-"""A competition's file: what it may have, which mistakes are named, what it makes, and the commands that check and write one."""
+"""A competition's file: what it may have, which mistakes are named, what it makes, and the command that checks one."""
 
 import json
 import random
@@ -18,13 +18,14 @@ from grader.problems.kept import keep
 from grader.problems.store import Problems
 from grader.server.checkup import CheckupStatus
 from grader.server.wiring import box_settings
-from grader_extensions.competitions.file_check import read_competition, template
+from grader_extensions.competitions import competition_file
+from grader_extensions.competitions.competition_file import problem_for
 from grader_extensions.competitions.model import TieRule, Visibility
-from grader_extensions.competitions.secret_workloads import problem_for
-from grader_extensions.competitions.store import Competitions
+from grader_extensions.competitions.store import Competitions, read_competition
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server import competition_files
+from tests.unit import test_docs_fields as pages
 from tests.unit.test_checkup import found as finding
 from tests.unit.test_kept_problems import problem as kept_problem
 
@@ -109,7 +110,7 @@ def test_a_mistake_is_named_with_file_line_and_key(load, tmp_path, problems, old
     assert old in TEXT
     with pytest.raises(ProblemInvalid) as caught:
         load(TEXT.replace(old, new, 1))
-    found = [str(mistake.error) for mistake in read_competition(tmp_path / "competition.toml", problems)[1]]
+    found = [str(mistake) for mistake in read_competition(tmp_path / "competition.toml", problems)[1]]
     assert message in str(caught.value) and any(message in mistake for mistake in found), found
     assert all(";" in mistake or "did you mean" in mistake or "must give exactly" in mistake for mistake in found)
     assert not [word for word in SECRET_WORDS for mistake in (str(caught.value), *found) if word in mistake]
@@ -229,7 +230,7 @@ def test_a_box_never_sees_a_competition(tmp_path):
         assert tmp_path / "spring" in box_settings(settings).hidden_paths
 
 
-# -- `competitions check` and `competitions new` -------------------------------------------------------------------------------
+# -- `competitions check` -------------------------------------------------------------------------------
 
 WRONG = """\
 nam = "x"
@@ -281,7 +282,7 @@ def test_every_mistake_is_found_at_once(tmp_path, problems):
     """Fifteen of them, none hides another."""
     path = tmp_path / "competition.toml"
     path.write_text(WRONG)
-    found = [str(one.error).removeprefix(f"{path}:").strip() for one in read_competition(path, problems)[1]]
+    found = [str(one).removeprefix(f"{path}:").strip() for one in read_competition(path, problems)[1]]
     assert all(any(one.startswith(said) for one in found) for said in FOUND), found
     assert len(found) == len(FOUND)
 
@@ -291,34 +292,17 @@ def test_a_value_of_another_type_hides_nothing(tmp_path, problems, data):
     """Control: the check ends, and says at least what is missing."""
     path = tmp_path / "competition.toml"
     path.write_text(data)
-    assert any("start: is missing" in str(one.error) for one in read_competition(path, problems)[1])
+    assert any("start: is missing" in str(one) for one in read_competition(path, problems)[1])
 
 
-def test_the_template_passes_for_every_example(tmp_path, problems):
-    """All problems in one competition; each with a secret workload where its format has some."""
-    path = tmp_path / "competition.toml"
-    path.write_text(template("spring", problems.all(), datetime(2026, 5, 1, tzinfo=UTC), "00" * 16, path))
-    assert read_competition(path, problems)[1] == []
-    (made,) = Competitions.load([path], problems).all()
-    assert len(made.secret_workloads) == len(problems.all()) and made.start_time == datetime(2026, 5, 2, 18, tzinfo=UTC)
-
-
-def test_new_writes_a_private_file_that_check_takes(cli, tmp_path):
-    """With a seed of its own each time; what is there is not overwritten."""
-    assert cli("new", "spring", "--problem", "vector_add").exit_code == 0
-    file = tmp_path / "spring" / "competition.toml"
-    assert file.stat().st_mode & 0o777 == 0o600
-    checked = cli("check", "spring")
-    assert checked.exit_code == 0 and "ok: spring, problems: vector_add, secret workloads: 1" in checked.output
-    assert cli("new", "autumn", "--problem", "vector_add").exit_code == 0
-    seeds = [
-        line for name in ("spring", "autumn") for line in (tmp_path / name / file.name).read_text().splitlines() if "secret_seed" in line
-    ]
-    assert len(set(seeds)) == 2
-    again = cli("new", "spring")
-    assert again.exit_code == 2 and "is there already" in again.output
-    assert "is not a name" in cli("new", "Spring!").output
-    assert "there is no problem 'vector_ad'" in cli("new", "winter", "--problem", "vector_ad").output
+def test_a_right_file_is_said_to_be_so(cli, tmp_path):
+    """With what it makes, and that others can read its secrets."""
+    (tmp_path / "competition.toml").write_text(TEXT)
+    (tmp_path / "competition.toml").chmod(0o644)
+    for path in (".", "competition.toml"):
+        checked = cli("check", path)
+        assert checked.exit_code == 0 and "ok: spring, problems: vector_add, row_softmax, secret workloads: " in checked.output
+        assert "run: chmod 600 competition.toml" in checked.output
 
 
 VALUES = ("3", '"x"', "[3]", "[]", "{ a = 1 }", "true", "-1", '"cuda"', '["a", "a"]', "2026-01-01", "{ low = 3 }", "[{}]", '""', "9" * 20)
@@ -342,7 +326,7 @@ def test_a_spoiled_file_is_read_or_refused(tmp_path, problems):
         try:
             Competitions.load([path], problems)
         except ProblemInvalid as error:
-            texts = [str(error), *(str(mistake.error) for mistake in read_competition(path, problems)[1])]
+            texts = [str(error), *(str(mistake) for mistake in read_competition(path, problems)[1])]
             assert not [word for word in SECRET_WORDS for text in texts if word in text]
             refused += 1
     assert 100 < refused < 300, "the control: some load, some do not"
@@ -405,3 +389,31 @@ def test_a_generator_of_reference_kernels_gets_its_sizes(tmp_path):
     case = json.loads(secret.arguments)["case"]
     assert {case[name] for name in like.axes} == {4242} and secret.hidden
     assert set(case) == set(json.loads(like.arguments)["case"])
+
+
+PAGE = "competitions.md"
+MODELS = [
+    (PAGE, "competition", competition_file.CompetitionFile),
+    (PAGE, "secret", competition_file.Secret),
+    (PAGE, "range", competition_file.SizeRange),
+]
+
+
+@pytest.mark.parametrize(("name", "of", "model"), MODELS)
+def test_every_field_has_a_row_with_its_default(name, of, model):
+    """And no row is of anything else."""
+    pages.check_rows(name, of, model)
+    pages.check_defaults(name, of, model)
+
+
+def test_no_model_and_no_word_is_left_out():
+    """A model that is added to the code has to be added here, and a word that a key may be to its page."""
+    assert pages.models_of(competition_file) <= {model for _, _, model in MODELS}
+    pages.check_words(MODELS)
+
+
+def test_the_competition_of_the_page_loads(tmp_path):
+    """As it is printed, over the problems of kernels_examples."""
+    (tmp_path / "competition.toml").write_text(pages.block(PAGE, "toml"))
+    (loaded,) = Competitions.load([tmp_path], Problems.load([pages.ROOT / "kernels_examples"])).all()
+    assert {key: len(secret) for key, secret in loaded.secret_workloads.items()} == {"vector_add": 1, "row_softmax": 2}

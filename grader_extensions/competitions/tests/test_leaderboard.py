@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from grader.model import Ranking, Score, ScoreKind
-from grader_extensions.competitions.leaderboard import Board, Entry, Standing, board, counted_before, progress, ranked
+from grader_extensions.competitions.leaderboard import Board, Entry, Standing, board, counted_before, ranked
 from grader_extensions.competitions.model import Competition, TieRule
 from sandbox.protocol import wire
 
@@ -42,16 +42,6 @@ def standing(user: str, value: float, *, problem: str = "a", minute: int = 0, ha
         create_time=START + timedelta(minutes=minute),
     )
     return replace(made, **fields)  # type: ignore[arg-type]
-
-
-def many(rng: random.Random, users: int, values: tuple[float, ...], minutes: int, **choices: tuple[str, ...]) -> list[Standing]:
-    """Standings in either problem, each with one of these values."""
-    standings = []
-    for number in range(300):
-        fields = {"problem": rng.choice("ab"), "minute": rng.randrange(minutes), "submission_id": f"s{number}"}
-        fields |= {name: rng.choice(texts) for name, texts in choices.items()}
-        standings.append(standing(f"u{rng.randrange(users)}", rng.choice(values), **fields))  # type: ignore[arg-type]
-    return standings
 
 
 def places(of: Board) -> list[tuple[int, str]]:
@@ -123,7 +113,10 @@ def test_only_the_best_of_a_user_counts_and_of_equals_the_first() -> None:
 def test_the_order_is_the_same_however_the_rows_come() -> None:
     """Equal scores and times are ordered by the submission's id, and not by the database."""
     rng = random.Random(7)
-    standings = many(rng, 30, (1.0, 1.5, 1.503, 2.0), 3)
+    standings = []
+    for number in range(300):
+        user, value, fields = f"u{rng.randrange(30)}", rng.choice((1.0, 1.5, 1.503, 2.0)), {"submission_id": f"s{number}"}
+        standings.append(standing(user, value, problem=rng.choice("ab"), minute=rng.randrange(3), **fields))
     for problem_id in ("a", "b", ""):
         first = board(COMPETITION, standings, problem_id=problem_id)
         for _ in range(5):
@@ -210,24 +203,3 @@ def test_a_frozen_board_leaves_out_what_was_made_since_even_ones_own() -> None:
     found = board(ONE_PROBLEM, standings, before=ONE_PROBLEM.freeze_time)
     assert [one.score.value for one in found.entries] == [2.0, 1.0]
     assert board(ONE_PROBLEM, standings).entries[0].score.value == 9.0
-
-
-@pytest.mark.parametrize("kind", list(ScoreKind))
-def test_progress_ends_with_the_entries_of_its_board(kind: ScoreKind) -> None:
-    """Each step is better than the one before; what the board leaves out is no step: another problem, device or rule, and the freeze."""
-    rng = random.Random(11)
-    competition = replace(COMPETITION, ranking=Ranking(score_kind=kind), rules={"a": "the rule"})
-    devices, rules = ("NVIDIA H100", "NVIDIA H200"), ("the rule", "the rule", "an earlier one")
-    standings = many(rng, 6, (1.0, 1.5, 2.0, 2.5), 12, device=devices, rule=rules)
-    found = board(competition, standings, problem_id="a", device="NVIDIA H200", before=START + timedelta(minutes=9))
-    steps = progress(competition, found, standings, [one.user for one in found.entries])
-    assert {one.user: (one.create_time, one.score.value) for one in found.entries} == {user: mine[-1] for user, mine in steps.items()}
-    assert max(map(len, steps.values())) > 1
-    for mine in steps.values():
-        times, values = zip(*mine, strict=True)
-        assert list(times) == sorted(times) and list(values) == sorted(set(values), reverse=kind is ScoreKind.TIME)
-
-
-def test_progress_is_of_the_users_asked_for() -> None:
-    found = board(ONE_PROBLEM, [standing("x", 2.0)])
-    assert progress(ONE_PROBLEM, found, [standing("x", 2.0), standing("y", 3.0)], ["x", "z"]) == {"x": ((START, 2.0),), "z": ()}

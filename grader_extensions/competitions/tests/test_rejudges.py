@@ -14,7 +14,7 @@ from grader.ledger import checks, records
 from grader.ledger.tables import judgements, rejudge_items, submissions
 from grader.model import Caller, Failure, Score, SubmissionState, Verdict
 from grader_extensions.competitions import leaderboard, rejudges
-from grader_extensions.competitions.boards import Boards
+from grader_extensions.competitions.boards import read_standings
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
@@ -232,9 +232,9 @@ async def test_a_run_on_a_board_is_not_there(ledger):
     made = await create(ledger, BY_RUNS)
     await by_facts(ledger, None)
     await ledger.settle(await ledger.lease("w", ttl_s=30), scored(3.0))
-    assert [(shown.submission_id, shown.score.value) for shown in await Boards(ledger).standings(CUP)] == [(one.submission_id, 2.0)]
+    assert [(shown.submission_id, shown.score.value) for shown in await read_standings(ledger, CUP)] == [(one.submission_id, 2.0)]
     await write(ledger, rejudges.apply, made.rejudge_id)
-    assert [(shown.submission_id, shown.score.value) for shown in await Boards(ledger).standings(CUP)] == [(one.submission_id, 3.0)]
+    assert [(shown.submission_id, shown.score.value) for shown in await read_standings(ledger, CUP)] == [(one.submission_id, 3.0)]
 
 
 async def test_a_run_that_we_fail_at_three_times_is_said_and_can_be_tried_again(ledger):
@@ -312,7 +312,7 @@ async def test_a_preview_of_ranks_is_what_applying_gives(ledger):
 
 async def board(ledger):
     """Ranks by submission."""
-    made = leaderboard.board(CUP, await Boards(ledger).standings(CUP), device="fake")
+    made = leaderboard.board(CUP, await read_standings(ledger, CUP), device="fake")
     return {entry.submission_id: entry.rank for entry in made.entries}
 
 
@@ -367,7 +367,7 @@ async def test_what_is_withdrawn_or_banned_has_no_rank_in_a_preview_and_stays_so
     await write(ledger, rejudges.apply, rejudge_id)
     kept = await ledger.get(made["ann"].submission_id)
     assert kept.score == scored(3.0).score and kept.withdrawal.reason == "copied"
-    assert [one.user for one in await Boards(ledger).standings(CUP)] == ["cyd"]
+    assert [one.user for one in await read_standings(ledger, CUP)] == ["cyd"]
 
 
 async def test_a_rejudge_of_a_reused_result_finds_its_facts(ledger):

@@ -19,9 +19,8 @@ from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.fold import fold
 from grader_extensions.competitions import rejudges
 from grader_extensions.competitions.cli import rejudge as command
-from grader_extensions.competitions.competition_file import SizeRange
+from grader_extensions.competitions.competition_file import SizeRange, problem_for
 from grader_extensions.competitions.rejudge import RejudgeOrder
-from grader_extensions.competitions.secret_workloads import problem_for
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
 from tests import fakes

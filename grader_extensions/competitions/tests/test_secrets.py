@@ -214,10 +214,7 @@ async def test_secrets_are_in_no_answer_log_metric_or_error(settings, files, dat
     The control: what the fake grade raises on purpose is found in the log, and the pages and metrics were really read.
     """
     said = Said()
-    async with (
-        server_process(settings, files, database) as (address, web),
-        Ledger.open(database or settings.ledger_path) as ledger,
-    ):
+    async with server_process(settings, files, database) as (address, web), Ledger.open(database or settings.ledger_path) as ledger:
         texts = await use(address, web, ledger, said)
     said.add("log", (files / "log").read_bytes())
     secrets = {what: text.split("_")[2] for what, text in texts.items()}

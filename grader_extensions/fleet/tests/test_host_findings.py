@@ -56,7 +56,6 @@ def host(monkeypatch):
 
 
 GXX = HostFinding(kind="compiler", name="g++", usable=True, detail="", required=True)
-JOINING = serve.JoinOptions(address="unix:/nowhere")
 EMULATED = HostFinding(kind="device", name="emulated", usable=True, detail="")
 
 
@@ -64,9 +63,9 @@ async def test_a_host_that_has_all_may_join(host) -> None:
     """Also where nvcc is missing, which only GPUs need, and where one of two GPUs is ill: the other one grades."""
     nvcc = HostFinding(kind="compiler", name="nvcc", usable=False, detail="not found")
     host(GXX, nvcc, EMULATED, ISOLATION)
-    await serve.examine(Settings(device="emulated"), JOINING)
+    await serve.examine(Settings(device="emulated"))
     host(GXX, EMULATED, ISOLATION, gpus=(GPU, replace(GPU, index=1)), usable_gpus=1)
-    await serve.examine(Settings(device="cuda"), JOINING)
+    await serve.examine(Settings(device="cuda"))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ async def test_a_host_that_lacks_something_may_not(host, found, device, reason) 
     """It says what is missing and what to do. The control is the test above."""
     host(*found, gpus=(GPU,) if device == "cuda" else ())
     with pytest.raises(HostUnfit, match=f"this host can't grade: .*{reason}"):
-        await serve.examine(Settings(device=device), JOINING)
+        await serve.examine(Settings(device=device))
 
 
 def wiring(fault: str = "", error: Exception | None = None):

@@ -15,7 +15,7 @@ import pytest
 
 from grader.config import Settings
 from grader_extensions.fleet import ray_placement
-from grader_extensions.fleet.ray_placement import LaneCount, WorkerActor, clean_environment
+from grader_extensions.fleet.ray_placement import WorkerActor, clean_environment
 from grader_extensions.fleet.tests.ray_cluster import RayCluster
 from tests.e2e.conftest import EXAMPLES
 from tests.harness.programs import program
@@ -144,9 +144,9 @@ def test_a_keepers_worker_sees_nothing_of_ray(tmp_path: Path) -> None:
 
 def test_a_gpu_is_asked_for_by_its_label() -> None:
     """Nothing that is secret is among what Ray shows; an emulated lane takes a core."""
-    wanted = ray_placement.options(LaneCount.parsed("H200=4"), 3)
+    wanted = ray_placement.options("H200", 3)
     assert wanted["num_gpus"] == 1 and wanted["label_selector"] == {"ray.io/accelerator-type": "H200"} and wanted["max_task_retries"] == 0
-    assert ray_placement.options(LaneCount.parsed("emulated=1"), 0)["num_cpus"] == 1
+    assert ray_placement.options("emulated", 0)["num_cpus"] == 1
 
 
 def test_the_server_imports_no_ray() -> None:

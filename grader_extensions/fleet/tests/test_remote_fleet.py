@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import aclosing
 from dataclasses import replace
 
+import aiohttp
 import grpc
 import pytest
 
@@ -26,16 +27,17 @@ from grader.errors import (
 )
 from grader.fleet.v1 import fleet_pb2
 from grader.observability.observer import LaneNow, LaneState
+from grader.server.running import serving
 from grader.v1 import report_pb2, submission_pb2
 from grader_extensions.fleet import admin_workers, remote_fleet
 from grader_extensions.fleet import fleet_port as port_module
-from grader_extensions.fleet.fleet_port import FleetCertificates, fleet_port
-from grader_extensions.fleet.lease_messages import lease_from_bytes, lease_to_bytes
-from grader_extensions.fleet.remote_fleet import RemoteFleet
+from grader_extensions.fleet.fleet_port import FleetCertificates, fleet_port, joined
+from grader_extensions.fleet.remote_fleet import RemoteFleet, lease_from_bytes, lease_to_bytes
 from grader_extensions.fleet.serve import FleetSession, _attached, channel_credentials
 from grader_extensions.fleet.tests.fleet_workers import attached, begun, graded, inside, lease, served, standing, working
 from sandbox.protocol import wire
 from tests import fakes
+from tests.server.test_operation import until as until_is
 from tests.waiting import until
 
 LINES = (fakes.ENVIRONMENT, wire.Progress(stage=wire.Stage.BUILDING), fakes.trial())
@@ -171,18 +173,14 @@ async def test_a_worker_speaks_of_its_own_attempts_only(fleet, address) -> None:
         assert await one == []
 
 
-@pytest.mark.parametrize(
-    ("hello", "words"), [({"protocol": "0" * 16}, "install the same version"), ({"safe": False}, "does not confine"), ({}, "")]
-)
-async def test_another_protocol_or_a_weaker_isolation_is_refused(fleet, address, hello, words) -> None:
+async def test_another_protocol_or_a_weaker_isolation_is_refused(fleet, address) -> None:
     """With what to do about it. The control is a worker that is let in."""
-    if not words:
-        async with inside(address):
-            assert fleet.capacity() == 2
-        return
-    async with attached(address, **hello) as worker:
-        code, details = await worker.refusal()
-    assert code is grpc.StatusCode.FAILED_PRECONDITION and words in details and fleet.capacity() == 0
+    for hello, words in (({"protocol": "0" * 16}, "install the same version"), ({"safe": False}, "does not confine")):
+        async with attached(address, **hello) as worker:
+            code, details = await worker.refusal()
+        assert code is grpc.StatusCode.FAILED_PRECONDITION and words in details and fleet.capacity() == 0
+    async with inside(address):
+        assert fleet.capacity() == 2
 
 
 async def test_a_server_of_plain_processes_takes_such_workers(place, fleet) -> None:
@@ -455,22 +453,16 @@ async def test_a_new_connection_of_a_node_replaces_the_old_one(place, fleet) -> 
 
 
 async def test_a_worker_grades_what_a_server_is_sent(remote, files, kernel, finished) -> None:
-    """The same verdicts as here, and the same failures."""
-    grade = fakes.FakeGrade()
-    async with served(remote) as (client, address), working(address, grade, files):
-        for order, verdict in (("accept", report_pb2.VERDICT_ACCEPTED), ("wrong", report_pb2.VERDICT_WRONG_ANSWER)):
-            done = await finished(client, await client.submit(kernel(order)))
-            assert done.report.verdict == verdict and done.attempt_count == 1
-        failed = await finished(client, await client.submit(kernel("fault")))
-        assert failed.state == submission_pb2.SUBMISSION_STATE_FAILED and "told to break" in failed.error.message
-
-
-async def test_what_is_sent_before_a_worker_is_there_waits_for_one(remote, files, kernel, finished) -> None:
-    """It is not lost, and not refused."""
+    """The same verdicts as here, and the same failures. What is sent before a worker is there waits for one."""
     async with served(remote) as (client, address):
-        submission = await client.submit(kernel("accept"))
+        early = await client.submit(kernel("accept"))
         async with working(address, fakes.FakeGrade(), files):
-            assert (await finished(client, submission)).report.verdict == report_pb2.VERDICT_ACCEPTED
+            assert (await finished(client, early)).report.verdict == report_pb2.VERDICT_ACCEPTED
+            for order, verdict in (("accept", report_pb2.VERDICT_ACCEPTED), ("wrong", report_pb2.VERDICT_WRONG_ANSWER)):
+                done = await finished(client, await client.submit(kernel(order)))
+                assert done.report.verdict == verdict and done.attempt_count == 1
+            failed = await finished(client, await client.submit(kernel("fault")))
+            assert failed.state == submission_pb2.SUBMISSION_STATE_FAILED and "told to break" in failed.error.message
 
 
 async def test_a_lost_workers_submission_goes_on_at_another_and_is_not_counted(remote, files, kernel, finished) -> None:
@@ -506,14 +498,14 @@ async def test_a_worker_that_is_stopped_ends_what_it_has(remote, files, kernel, 
         await asyncio.wait_for(task, 300)
 
 
-async def test_a_worker_of_another_version_is_told_so(address, files, monkeypatch) -> None:
+async def test_a_worker_of_another_version_is_told_so(address, tmp_path, monkeypatch) -> None:
     """And does not try again: its own end would be the same."""
     from grader_extensions.fleet import serve
 
     monkeypatch.setattr(serve, "VERSION", "0" * 16)
     async with fakes.wiring(fakes.FakeGrade())(Settings()) as grading:
         with pytest.raises(FleetRefused, match="install the same version"):
-            await serve._join(serve.JoinOptions(address=address), None, grading, files, asyncio.Event(), 0.0)
+            await serve._join(serve.JoinOptions(address=address), None, Settings(state_dir=tmp_path), grading, asyncio.Event())
 
 
 async def test_a_session_sends_the_files_that_its_facts_name(fleet, address, files, tmp_path) -> None:
@@ -598,3 +590,17 @@ async def test_a_lane_is_cordoned_at_the_worker(fleet, address, place, files) ->
         stop.set()
         await working
         assert cordoned[1:] == [set()]  # uncordoned while it is away, it would never hear of it
+
+
+async def test_a_server_without_a_worker_is_not_ready(settings, place):
+    """Its workers grade, and there is none. The control: one that has joined makes it ready."""
+    there = settings.model_copy(update={"fleet": "remote", "fleet_listen": f"unix:{place}/fleet", "web": "0"})
+    async with serving(there, joined) as running, aiohttp.ClientSession() as session:
+
+        async def ready():
+            async with session.get(f"http://{running.web_address}/readyz") as answer:
+                return answer.status, await answer.text()
+
+        assert await ready() == (503, "nothing can be graded: no worker that can grade is connected\n")
+        async with inside(there.fleet_listen):
+            await until_is(ready, (200, "ok\n"))

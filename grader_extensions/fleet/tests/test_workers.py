@@ -16,6 +16,7 @@ from grader.v1 import submission_pb2
 from tests.e2e.conftest import EXAMPLES
 from tests.harness.programs import Program, program
 from tests.run_files import cache_directory
+from tests.server.test_chaos import assert_nothing_is_lost
 from tools.service import host
 
 pytestmark = pytest.mark.slow
@@ -159,3 +160,9 @@ async def _verifying(address: str, name: str) -> None:
         async for event in client.watch(name):
             if event.HasField("progress") and event.progress.stage == submission_pb2.STAGE_VERIFYING:
                 return
+
+
+@pytest.mark.slow
+def test_every_acknowledged_submission_has_one_verdict(capsys):
+    """Of a server to which two workers come."""
+    assert_nothing_is_lost(["--workers", "2"], capsys)

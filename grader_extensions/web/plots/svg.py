@@ -51,11 +51,6 @@ def drawing(width: float, height: float, *, title: str, description: str, kind: 
     return root
 
 
-def text_of(element: ElementTree.Element) -> str:
-    """The picture as text, for a page or a file."""
-    return ElementTree.tostring(element, encoding="unicode")
-
-
 def line(parent: ElementTree.Element, x1: float, y1: float, x2: float, y2: float, kind: str, **attributes: str) -> ElementTree.Element:
     """A straight line. kind: its class; attributes: `_` stands for `-`."""
     places = {"x1": number(x1), "y1": number(y1), "x2": number(x2), "y2": number(y2)}

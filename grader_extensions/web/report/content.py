@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from markupsafe import Markup
 
 from grader.isolations import description
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.views import access_counts, figures, formatting
 from grader.views.workload_rows import step_times, workload_rows
-from grader_extensions.web.report import charts
+from grader_extensions.web.plots.charts import samples_chart
 from grader_extensions.web.report.source_lines import REMARKS, remarks_by_line, shown_sources
 
 LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
 ROWS = 1_000  # of a table
 
 
-def submission(submission: submission_pb2.Submission, budget: charts.ChartBudget = charts.FILE_CHARTS) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartBudget:
+    """How many charts of samples are drawn, of the first workloads, and how many samples in all of them together. workload_count: with more
+    workloads than these there are fewer charts, each with as many samples, for each workload has rows in tables too."""
+
+    chart_count: int
+    sample_count: int
+    workload_count: int
+
+
+ROWS_OF_A_CHART = 2.4  # workloads whose rows weigh as much as a chart of PAGE_CHARTS: 2.5 KB to 6.7 KB, with something to spare
+FILE_CHARTS = ChartBudget(chart_count=16, sample_count=20_000, workload_count=1_000)
+PAGE_CHARTS = ChartBudget(chart_count=6, sample_count=1_200, workload_count=12)  # keeps a page with 24 workloads under 100 KB
+
+
+def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE_CHARTS) -> dict[str, Any]:
     """The submission, which templates read field by field, and what is computed of it. budget: of the charts of samples; the other samples
     are in the raw data."""
     report = submission.report
@@ -78,13 +96,13 @@ def _time(message: Any, field: str) -> dict[str, str]:
     return when(timestamp.ToDatetime(UTC))
 
 
-def measured(report: report_pb2.Report, budget: charts.ChartBudget) -> dict[str, Any] | None:
+def measured(report: report_pb2.Report, budget: ChartBudget) -> dict[str, Any] | None:
     """All of the public workloads; None where none was measured."""
     shown = [measurement for measurement in report.measurements if not measurement.hidden][:ROWS]
     if not shown:
         return None
     baselines = formatting.baselines(name for row in shown for name in (*row.baselines, *row.reported_baselines))
-    drawn = charts.sample_charts(shown, budget)
+    drawn = _sample_charts(shown, budget)
     return {
         "host_clock": any(row.clock == report_pb2.CLOCK_HOST for row in shown),
         "workloads": [(row, [_baseline_times(row, name) for name in baselines]) for row in shown],
@@ -105,3 +123,18 @@ def _baseline_times(measurement: report_pb2.Measurement, name: str) -> dict[str,
         "speedup": certified,
         "claimed": f"{claimed:.3g}x" if claimed is not None else "-",
     }
+
+
+def _sample_charts(measurements: Sequence[report_pb2.Measurement], budget: ChartBudget) -> list[Markup]:
+    """The samples of the kernel and its baselines, a chart for each of the first workloads; empty in the basic view, which has none."""
+    fewer = math.ceil(max(0, len(measurements) - budget.workload_count) / ROWS_OF_A_CHART)
+    chart_count, charts = max(0, budget.chart_count - fewer), []
+    shown = [(row, {"kernel": row.certified, **row.baselines}) for row in measurements[:chart_count]]
+    most_samples = budget.sample_count * chart_count // budget.chart_count // max(sum(len(series) for _, series in shown), 1)
+    for row, series in shown:
+        times = {
+            name: [float(time) for time in series[name].sample_durations_ns] for name in ("kernel", *formatting.baselines(row.baselines))
+        }
+        title = f"Samples of {row.workload_id}, in the order taken"
+        charts.append(Markup(samples_chart(times, title=title, label="time", value_text=formatting.time, most_samples=most_samples)))
+    return charts

@@ -6,13 +6,16 @@ import base64
 import csv
 import hashlib
 import io
+from pathlib import Path
+from typing import Any
 
+import jinja2
 from markupsafe import Markup
 
 from grader.api import stable_json
 from grader.v1 import submission_pb2
+from grader.views.sanitize import escape_unprintable
 from grader_extensions.web.report import content
-from grader_extensions.web.report.templating import STYLE, environment
 
 # `style` is the hash of the one style sheet. frame-ancestors has no effect in a meta element.
 POLICY = "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -30,7 +33,7 @@ def report_file(submission: submission_pb2.Submission, *, autoescape: bool = Tru
             site=False,
             policy=Markup(POLICY.format(style=digest)),
             style=Markup(style),
-            json_link=data_link(to_json(submission), "application/json"),
+            json_link=data_link(stable_json.to_text(stable_json.to_data(submission), indent=1), "application/json"),
             csv_link=data_link(to_csv(submission), "text/csv") if submission.report.measurements else "",
         )
     )
@@ -39,21 +42,13 @@ def report_file(submission: submission_pb2.Submission, *, autoescape: bool = Tru
 COLUMNS = ("workload", "provider", "clock", "sample", "duration_ns")
 
 
-def to_json(submission: submission_pb2.Submission) -> str:
-    """Protobuf JSON with proto field names. TypeError or SerializeToJsonError where it holds what is not known here."""
-    return stable_json.to_text(stable_json.to_data(submission), indent=1)
-
-
 def to_csv(submission: submission_pb2.Submission) -> str:
     """A row for each sample, in nanoseconds: the certified ones, do_bench's, and those of the baselines."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     for measurement in submission.report.measurements:
-        providers = [
-            ("kernel", "certified", measurement.certified),
-            ("kernel", "do_bench", measurement.reported),
-        ]
+        providers = [("kernel", "certified", measurement.certified), ("kernel", "do_bench", measurement.reported)]
         providers += [(name, "certified", measurement.baselines[name]) for name in sorted(measurement.baselines)]
         providers += [(name, "do_bench", measurement.reported_baselines[name]) for name in sorted(measurement.reported_baselines)]
         for provider, clock, samples in providers:
@@ -70,3 +65,24 @@ def data_link(text: str, content_type: str) -> str:
 def _cell(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+HERE = Path(__file__).parent
+STYLE = HERE / "static" / "style.css"
+
+
+def environment(autoescape: bool = True) -> jinja2.Environment:
+    """The templates of pages and of reports: every value is escaped. autoescape False is for the test that shows what it is for."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([HERE.parent / "templates", HERE / "templates"]),
+        autoescape=autoescape,
+        undefined=jinja2.StrictUndefined,
+        finalize=_harmless if autoescape else None,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _harmless(value: Any) -> Any:
+    """A value as a template shows it, with every character that could hide or reorder text written as its escape."""
+    return escape_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

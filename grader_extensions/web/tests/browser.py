@@ -1,6 +1,8 @@
-"""The screens, pages and texts that tests in a browser share. EVIL does harm where it is not escaped."""
+"""Screens, pages and texts that tests in a browser share, and axe-core in a page. EVIL does harm where it is not escaped."""
 
 from contextlib import asynccontextmanager
+from functools import cache
+from importlib import resources
 
 DESKTOP = {"width": 1200, "height": 900}
 EVIL = (
@@ -24,3 +26,40 @@ async def reader(browser, size=NARROW, **options):
         yield page
     finally:
         await context.close()
+
+
+RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+COLOR_RULES = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
+# Impact, rule and selector of each finding.
+_RUN = """async (rules) => {
+  const found = await axe.run(document, {runOnly: rules, resultTypes: ["violations"]});
+  return found.violations.flatMap((one) => one.nodes.map((node) => [one.impact, one.id, node.target.join(" ")]));
+}"""
+
+
+@cache
+def script():
+    """axe-core's source, from the package that constraints.txt pins."""
+    return resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
+
+
+async def findings(page, rules=RULES):
+    """(impact, rule, selector) of each finding. The script goes in through the debugger, which a content security policy does not stop."""
+    if await page.evaluate("typeof axe") == "undefined":
+        await page.evaluate(script())
+    return [tuple(one) for one in await page.evaluate(_RUN, rules)]
+
+
+async def findings_everywhere(page, sizes):
+    """(width, scheme, impact, rule, selector) in each size, light and dark. Only the rules of colours are asked again in dark. A page that
+    scrolls sideways is a finding too."""
+    found = []
+    await page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    for size in sizes:
+        await page.set_viewport_size(size)
+        if await page.evaluate("document.documentElement.scrollWidth") > size["width"]:
+            found.append((size["width"], "light", "serious", "wider-than-the-screen", "html"))
+        for scheme, rules in (("light", RULES), ("dark", COLOR_RULES)):
+            await page.emulate_media(color_scheme=scheme)
+            found += [(size["width"], scheme, *one) for one in await findings(page, rules)]
+    return found

@@ -17,7 +17,7 @@ from typing import Any
 from grader.errors import FieldViolation, InvalidSubmission
 from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile, Submission
 from grader.v1 import grader_service_pb2 as api
-from grader_extensions.competitions.secret_workloads import problem_for
+from grader_extensions.competitions.competition_file import problem_for
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from grader_extensions.web.tests.site import START, TIMES, PageSite, page_site
 from sandbox.protocol import wire

@@ -18,11 +18,11 @@ from grader.server.service import GraderServicer, OwnedArtifacts
 from grader.server.submission_watch import SubmissionWatch
 from grader.server.web_port import application, web_serving
 from grader_extensions.competitions.boards import BoardCalls
-from grader_extensions.competitions.secret_workloads import problem_for
+from grader_extensions.competitions.competition_file import problem_for
 from grader_extensions.competitions.server_part import calls_of
 from grader_extensions.competitions.store import Competitions
 from grader_extensions.web import pages
-from grader_extensions.web.pages import site_templates
+from grader_extensions.web.report.report_file import environment
 from grader_extensions.web.sessions import Sessions
 from grader_extensions.web.site import Site as WebSite
 from grader_extensions.web.tests.signed_in import reader
@@ -66,7 +66,7 @@ class PageSite:
 
     def web_site(self, **fields):
         """Return what all pages share, with these fields of it; else that of an open server."""
-        fields = {"service": self.service, "open_server": True, "templates": site_templates()} | fields
+        fields = {"service": self.service, "open_server": True, "templates": environment()} | fields
         return WebSite(competitions=self.competitions, **fields)
 
 

@@ -112,13 +112,12 @@ async def test_a_browser_saves_a_file_and_never_shows_it(tmp_path, settings):
             assert (await here.get(path))[0].status == 404
 
 
-async def test_a_page_of_a_server_with_keys_shows_no_files(tmp_path, settings):
-    """Nor does that of a competition that has ended, whose reports everybody may see."""
+async def test_an_open_competition_shows_reports_to_everybody_and_files_to_the_owner(tmp_path, settings):
+    """Readers of an ended competition are no owners: their pages do not even ask for files."""
     async with pages(tmp_path, settings, open_server=False) as here:
         made = await here.enter("ann", 2.0)
         here.clock.now = END
-        seen = []
-        original = here.ledger.artifacts.of
+        seen, original = [], here.ledger.artifacts.of
 
         async def of(submission_id, **options):
             seen.append(submission_id)
@@ -129,13 +128,6 @@ async def test_a_page_of_a_server_with_keys_shows_no_files(tmp_path, settings):
         assert answer.status == 200 and "Files of the profile" not in text
         assert (await here.get(f"/submissions/{made}/artifacts/a.ptx"))[0].status == 404
         assert seen == []
-
-
-async def test_an_open_competition_shows_reports_to_everybody_and_files_to_the_owner(tmp_path, settings):
-    """Readers of an ended competition are no owners."""
-    async with pages(tmp_path, settings, open_server=False) as here:
-        made = await here.enter("ann", 2.0)
-        here.clock.now = END
         owned = OwnedArtifacts(here.ledger, SubmissionFiles(settings.submission_files_path, 1), None)
         assert await owned.list_for(Caller(user="ann", scopes=frozenset({Scope.READ})), made) == []
         with pytest.raises(SubmissionNotFound):

@@ -3,8 +3,7 @@
 import pytest
 
 from grader_extensions.web.report.report_file import report_file
-from grader_extensions.web.tests.axe import findings_everywhere
-from grader_extensions.web.tests.browser import NARROW, reader
+from grader_extensions.web.tests.browser import NARROW, findings_everywhere, reader
 from grader_extensions.web.tests.filled_site import filled_site
 from grader_extensions.web.tests.site import END, FREEZE
 from grader_extensions.web.tests.test_html_report import graded

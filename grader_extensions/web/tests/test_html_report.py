@@ -8,20 +8,34 @@ import io
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markupsafe import escape
 
+from grader.api import messages
+from grader.api.conversion import to_message
+from grader.rules.disclosure import Redactor
 from grader.v1 import report_pb2, submission_pb2
+from grader.views import access_counts
+from grader_extensions.modes.tests.test_pipeline_sanitize import COUNTS
+from grader_extensions.web import submit_page
 from grader_extensions.web.report import content
 from grader_extensions.web.report import report_file as report_module
-from grader_extensions.web.report.charts import ChartBudget
-from grader_extensions.web.report.report_file import report_file
+from grader_extensions.web.report.content import ChartBudget
+from grader_extensions.web.report.report_file import environment, report_file
 from grader_extensions.web.report.source_lines import REMARKS, REMARKS_OF_LINE, SHOWN_CHARS, SHOWN_FILES, remarks_by_line, shown_sources
 from sandbox.protocol.source_tokens import grammar_of, tokens
+from tests import fakes
+from tests.unit.step_counts import call_steps, pattern_steps
+from tests.unit.test_linear_text import SOUPS, is_linear, patterns, submitted
+from tests.unit.test_profile_views import EVIL as PROFILE_EVIL
+from tests.unit.test_profile_views import PROFILE
 
 EVIL = (
     '<script>x()</script>"onmouseover="x()" \'"><img src=x onerror=x()>]]></pre></bdi></a></title></style></textarea></svg>'
@@ -295,3 +309,47 @@ def test_what_is_not_graded_has_a_report_too():
     failed.error.message = "no <b>box</b>"
     text = report_file(failed)
     assert "the grader failed" in text and "no &lt;b&gt;box&lt;/b&gt;" in text and "ACCEPTED" not in text
+
+
+@pytest.mark.parametrize("escaped", [True, False])
+def test_the_page_escapes_every_text_of_a_profile(escaped) -> None:
+    """The control is the same page without escaping."""
+    report = replace(fakes.report(), profile=PROFILE)
+    message = submission_pb2.Submission(
+        name="submissions/s1", problem="problems/sum", mode="MODE_PROFILE", report=messages.report_to_proto(report, Redactor({}))
+    )
+    files = [{"name": PROFILE_EVIL, "tool": PROFILE_EVIL, "size": "1 B", "available": True}]
+    of_site = {"site": True, "artifacts": files, "problem_known": True, "running": False, "live": None, "scripted": False}
+    of_site |= {"notice": "", "reader": {"user": "", "can_sign_in": False, "has_submissions": False, "can_submit": False}}
+    context = {**content.submission(message), **of_site}
+    text = environment(escaped).get_template("submission.html").render(context)
+    assert ("<script>" in text) is not escaped and ("\x1b[2J" in text) is not escaped
+    assert "31 x 1 x 1" in text and "not available" in text
+
+
+def test_counts_of_accesses_are_the_terminals_tables() -> None:
+    """The page shows what the command line does."""
+    profile = to_message(report_pb2.Profile, replace(PROFILE, access_counts=COUNTS))
+    text = report_file(submission_pb2.Submission(report=report_pb2.Report(profile=profile)))
+    counts = access_counts.table(profile.access_counts, row_limit=1)
+    assert counts is not None and escape(counts.title) in text and escape(access_counts.NOTE) in text
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "C++": lambda text: shown_sources(submitted(text).sources, {}),
+    "Python": lambda text: shown_sources(submitted(text, "k.py").sources, {}),
+    "remarks": lambda text: remarks_by_line(text, [text], ["k.cu", "k.py"]),
+}
+PATTERNS = {pattern: where for where, pattern in patterns(submit_page)}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_page_is_made_in_linear_time(name: str) -> None:
+    """Lines of Python that are executed, and characters that functions return."""
+    assert not [soup for soup in SOUPS if not is_linear(lambda text: call_steps(lambda: READERS[name](text)), soup, 200)]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=PATTERNS.get)
+def test_a_pattern_is_matched_in_linear_time(pattern: re.Pattern[str]) -> None:
+    """Characters that a backtracking matcher tries."""
+    assert not [soup for soup in SOUPS if not is_linear(lambda text: pattern_steps(pattern, text), soup, 100)]

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-from functools import partial
 
 import aiohttp
 import pytest
@@ -15,22 +14,16 @@ from grader.model import Failure
 from grader.peers import PeerLimits
 from grader.server.running import serving
 from grader.v1 import report_pb2, submission_pb2
-from grader_extensions.competitions.secret_workloads import problem_for
+from grader_extensions.competitions.competition_file import problem_for
 from grader_extensions.web import views
 from grader_extensions.web.live import LiveSubmissions
 from grader_extensions.web.pages import SCRIPT
-from grader_extensions.web.tests.site import read_site
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.web_apps import served_app
 from tests.waiting import until
 
 LIMIT_S = 300.0  # no stream of these tests lasts so long
-
-
-@pytest.fixture
-def open_site(tmp_path):
-    return partial(read_site, tmp_path)
 
 
 async def read(here, path, **headers):
@@ -108,7 +101,7 @@ async def test_the_page_shows_what_has_happened_and_is_live(open_site):
 
 
 async def test_a_place_in_the_queue_is_shown(open_site):
-    """On the page and in the stream; the stream of one that is cancelled ends."""
+    """On the page and in the stream; the stream of one that is cancelled ends, and that of one that the grader failed at."""
     async with open_site(open_server=True) as here:
         for _ in range(2):
             waiting = await here.ledger.submit(fakes.new_submission(), fakes.problem())
@@ -118,6 +111,9 @@ async def test_a_place_in_the_queue_is_shown(open_site):
         await here.ledger.cancel(waiting.submission_id)
         events = await reading
         assert json.loads(events[-2]["data"])["state"] == "cancelled" and events[-1]["event"] == "end"
+        _, held = await running(here)  # which is the other one
+        await here.ledger.release(held, Failure(reason="SANDBOX_BROKEN", message="no box", final=True))
+        assert (await read(here, f"/submissions/{held.submission.submission_id}/events"))[-1]["event"] == "end"
 
 
 @pytest.mark.parametrize(("open_server", "headers"), [
@@ -265,11 +261,3 @@ def test_the_script_is_small_and_makes_no_markup():
     assert len(text.encode()) < 4096
     for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval", "Function(", ".style", "import"):
         assert word not in text, word
-
-
-async def test_a_failure_ends_the_stream_too(open_site):
-    """Where the grader failed there is no report, and the page states why."""
-    async with open_site(open_server=True) as here:
-        made, held = await running(here)
-        await here.ledger.release(held, Failure(reason="SANDBOX_BROKEN", message="no box", final=True))
-        assert (await read(here, f"/submissions/{made.submission_id}/events"))[-1]["event"] == "end"

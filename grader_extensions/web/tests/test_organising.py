@@ -102,14 +102,9 @@ async def test_an_owner_withdraws_and_only_an_administrator_undoes_it(organised,
         assert listed.withdrawal == withdrawn
     with pytest.raises(errors.PermissionDenied):
         await alice.restore(made.name)
-    await alice.withdraw(made.name, reason="now hidden")  # changes nothing
-    assert (await alice.get_submission(made.name)).withdrawal == withdrawn
     assert not (await root.restore(made.name, reason="asked by mail")).HasField("withdrawal") and await on_board(bob) == ["alice"]
     actions = (await root.list_competition_actions("competitions/one")).actions
-    assert [(one.action, one.user, one.reason) for one in actions] == [
-        ("restored", "root", "asked by mail"),
-        ("withdrawn", "alice", "measured the wrong one"),
-    ]
+    assert [(one.action, one.user) for one in actions] == [("restored", "root"), ("withdrawn", "alice")]
 
 
 async def test_an_administrator_says_why_somebody_elses_is_withdrawn(organised, kernel):

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from datetime import timedelta
-from functools import partial
 
 import aiohttp
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from grader.errors import SubmissionNotFound
 from grader.model import Scope
 from grader_extensions.web.tests.signed_in import key_of, reader
-from grader_extensions.web.tests.site import FREEZE, signed_site
+from grader_extensions.web.tests.site import END, FREEZE
 from grader_extensions.web.views import PAGE_SIZE
 from tests import fakes
 
@@ -19,14 +18,9 @@ LIMIT_S = 300.0
 IDS = re.compile(r'<th scope="row"><a href="/submissions/([^"]+)">')
 
 
-@pytest.fixture
-def open_site(tmp_path):
-    return partial(signed_site, tmp_path)
-
-
-async def test_the_list_has_ones_own_submissions_newest_first(open_site):
+async def test_the_list_has_ones_own_submissions_newest_first(open_signed_site):
     """With verdict, score, mode and time; not those of others. Filters are by problem and by verdict, and what is strange is no filter."""
-    async with open_site() as (here, ann):
+    async with open_signed_site() as (here, ann):
         await ann.sign_in(await key_of(here.ledger))
         assert "There are no submissions yet." in (await ann.get("/submissions"))[1]
         made = [await here.enter("ann", 2.0), await here.enter("ann", 1.5, problem_id="other"), await here.enter("bob", 3.0)]
@@ -44,9 +38,9 @@ async def test_the_list_has_ones_own_submissions_newest_first(open_site):
         assert "<script>" not in text and "There are no such submissions." in text
 
 
-async def test_the_list_has_pages(open_site):
+async def test_the_list_has_pages(open_signed_site):
     """With the filter kept; from the last one there is a way to the first."""
-    async with open_site() as (here, ann):
+    async with open_signed_site() as (here, ann):
         await ann.sign_in(await key_of(here.ledger))
         made = [(await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())).submission_id for _ in range(PAGE_SIZE + 3)]
         _, text = await ann.get("/submissions?problem=sum")
@@ -56,9 +50,9 @@ async def test_the_list_has_pages(open_site):
         assert '<a href="?problem=sum">Newest</a>' in rest and "Older" not in rest and "Newest" not in text
 
 
-async def test_an_administrator_may_ask_for_everybodys(open_site):
+async def test_an_administrator_may_ask_for_everybodys(open_signed_site):
     """One's own are first, as for everybody."""
-    async with open_site() as (here, root):
+    async with open_signed_site() as (here, root):
         await root.sign_in(await key_of(here.ledger, "root", tuple(Scope)))
         made = [await here.enter("root", 2.0), await here.enter("bob", 1.5)]
         assert IDS.findall((await root.get("/submissions"))[1]) == made[:1]
@@ -66,27 +60,27 @@ async def test_an_administrator_may_ask_for_everybodys(open_site):
         assert IDS.findall(text) == made[::-1] and "<bdi>bob</bdi>" in text
 
 
-async def test_who_has_not_signed_in_is_asked_to(open_site):
+async def test_who_has_not_signed_in_is_asked_to(open_signed_site):
     """And comes back to the page; without keys everything is listed."""
-    async with open_site() as (_, ann):
+    async with open_signed_site() as (_, ann):
         answer, _ = await ann.get("/submissions?problem=sum")
         assert answer.status == 303 and answer.headers["Location"] == "/sign-in?next=/submissions%3Fproblem%3Dsum"
         _, text = await ann.get(answer.headers["Location"])
         assert 'name="next" value="/submissions?problem=sum"' in text
 
 
-async def test_a_server_without_keys_lists_everything(open_site):
+async def test_a_server_without_keys_lists_everything(open_signed_site):
     """To this host only, as its other pages."""
-    async with open_site(open_server=True) as (here, anybody):
+    async with open_signed_site(open_server=True) as (here, anybody):
         made = await here.enter("ann", 2.0)
         assert IDS.findall((await anybody.get("/submissions"))[1]) == [made]
         assert (await anybody.get("/submissions", Host="grader.example"))[0].status == 404
 
 
-async def test_ones_own_files_are_handed_out(open_site):
+async def test_ones_own_files_are_handed_out(open_signed_site):
     """To their owner, as the owner, to save; to nobody else is there such a page."""
     files = Files()
-    async with open_site(artifacts=files) as (here, ann), reader(here.url()) as bob:
+    async with open_signed_site(artifacts=files) as (here, ann), reader(here.url()) as bob:
         for browser, name in ((ann, "ann"), (bob, "bob")):
             await browser.sign_in(await key_of(here.ledger, name))
         made = await here.enter("ann", 2.0)
@@ -111,9 +105,9 @@ class Files:
         return b"{}"
 
 
-async def test_an_administrator_may_see_a_board_without_its_freeze(open_site):
-    """By a link, as from the API; for everybody else the same address shows the frozen board."""
-    async with open_site() as (here, ann), reader(here.url()) as root:
+async def test_an_administrator_may_see_a_board_without_its_freeze(open_signed_site):
+    """By a link, as from the API; for everybody else the same address shows the frozen board, which says so, until the end."""
+    async with open_signed_site() as (here, ann), reader(here.url()) as root:
         await here.enter("ann", 2.0)
         await here.enter("late", 3.0, at=FREEZE + timedelta(seconds=1))
         here.clock.now = FREEZE + timedelta(seconds=2)
@@ -123,14 +117,17 @@ async def test_an_administrator_may_see_a_board_without_its_freeze(open_site):
         for browser in (ann, root):
             texts = [(await browser.get(one))[1] for one in (path.partition("&")[0], path)]
             seen.append(["<bdi>late</bdi>" in one for one in texts])
-            assert ("As administrators see it" in texts[0]) is (browser is root)
+            assert ("As administrators see it" in texts[0]) is (browser is root) and "The board is frozen" in texts[0]
         assert seen == [[False, False], [False, True]]
+        here.clock.now = END
+        _, text = await ann.get(path)
+        assert "<bdi>late</bdi>" in text and "The board is frozen" not in text
 
 
 @pytest.mark.parametrize("ends", ["signed out", "revoked"])
-async def test_a_stream_ends_with_the_session(open_site, ends):
+async def test_a_stream_ends_with_the_session(open_signed_site, ends):
     """Without an end event, so that the browser asks again, and is refused."""
-    async with open_site() as (here, ann):
+    async with open_signed_site() as (here, ann):
         made, key = await here.ledger.keys.create("ann", frozenset({Scope.READ}))
         await ann.sign_in(key)
         waits = (await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())).submission_id

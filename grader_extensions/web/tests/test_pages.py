@@ -3,8 +3,7 @@
 import html
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import timedelta
 
 import pytest
 
@@ -13,19 +12,14 @@ from grader.model import Caller, Failure, Score, ScoreKind, SourceFile
 from grader_extensions.competitions import leaderboard
 from grader_extensions.competitions.leaderboard import Standing
 from grader_extensions.competitions.model import Competition
-from grader_extensions.web import board_views, views
-from grader_extensions.web.report.templating import environment
+from grader_extensions.web import views
+from grader_extensions.web.report.report_file import environment
 from grader_extensions.web.sessions import asked_from_here, viewer
-from grader_extensions.web.tests.site import END, FREEZE, START, read_site
+from grader_extensions.web.tests.site import END, FREEZE, START
 from sandbox.protocol import wire
 from tests import fakes
 
 BOARD = "/competitions/spring"
-
-
-@pytest.fixture
-def open_site(tmp_path):
-    return partial(read_site, tmp_path)
 
 
 def rows(text):
@@ -77,14 +71,14 @@ async def test_a_board_has_gap_language_and_number_of_entries(open_site):
 ])  # fmt: skip
 def test_a_column_of_scores_has_one_unit_and_one_number_of_decimals(kind, values, shown):
     """Trailing zeros stay, so that digits are below each other."""
-    figure = board_views.score_column(values, kind)
+    figure = views.score_column(values, kind)
     assert [figure(one) for one in values] == shown
 
 
 def test_a_gap_is_to_the_first():
     """Less speedup, or more time; none of the first and of what has no ratio."""
-    assert board_views.gap(1.5, 2.0, ScoreKind.SPEEDUP) == "-25.0 %" and board_views.gap(3.0, 2.0, ScoreKind.TIME) == "+50.0 %"
-    assert board_views.gap(2.0, 2.0, ScoreKind.TIME) == "" and board_views.gap(0.0, 2.0, ScoreKind.TIME) == ""
+    assert views.gap(1.5, 2.0, ScoreKind.SPEEDUP) == "-25.0 %" and views.gap(3.0, 2.0, ScoreKind.TIME) == "+50.0 %"
+    assert views.gap(2.0, 2.0, ScoreKind.TIME) == "" and views.gap(0.0, 2.0, ScoreKind.TIME) == ""
 
 
 async def test_sources_have_line_numbers_with_anchors(open_site):
@@ -112,42 +106,15 @@ async def test_boards_are_per_problem_per_device_and_overall(open_site):
         assert "ann" in real and "Practice" not in real and "cyd" not in real
 
 
-async def test_a_frozen_board_stands_still_and_says_so(open_site):
-    """What came after the freeze shows when the competition has ended; nobody who opens a page is an administrator."""
-    async with open_site() as here:
-        await here.enter("ann", 2.0)
-        await here.enter("bob", 9.0, at=FREEZE + timedelta(seconds=1))
-        here.clock.now = FREEZE + timedelta(seconds=2)
-        _, frozen = await here.get(f"{BOARD}?problem=sum")
-        here.clock.now = END
-        _, ended = await here.get(f"{BOARD}?problem=sum")
-        assert "bob" not in frozen and "ann" in frozen and "The board is frozen" in frozen
-        assert "bob" in ended and "The board is frozen" not in ended
-
-
-async def test_a_board_shows_how_its_scores_came_about(open_site):
-    """Better scores only, of the first users of one problem; not what came after a freeze."""
-    async with open_site() as here:
-        for minutes, score in ((1, 2.0), (2, 1.5), (3, 3.0)):
-            await here.enter("ann", score, at=START + timedelta(minutes=minutes))
-        await here.enter("ann", 9.0, at=FREEZE + timedelta(seconds=1))
-        here.clock.now = FREEZE + timedelta(seconds=2)
-        _, text = await here.get(f"{BOARD}?problem=sum")
-        _, overall = await here.get(BOARD)
-        assert "<h2>Over time</h2>" in text and "first and last: ann: 2 to 3." in text
-        assert "ann: 2 times the baseline" in text and "ann: 3 times the baseline" in text and "1.5 times" not in text
-        assert "Over time" not in overall
-
-
 def test_boards_have_pages():
     """Fifty entries each, and ranks go on."""
     competition = Competition(competition_id="c", title="", problem_ids=("p",), start_time=START, end_time=END)
     standings = [standing(f"user{number:02}", 100.0 - number) for number in range(53)]
     found = leaderboard.board(competition, standings, problem_id="p")
-    first, second = (board_views.board(competition, found, START, {}, page=page) for page in (1, 2))
+    first, second = (views.board(competition, found, START, {}, page=page) for page in (1, 2))
     assert [one["rank"] for one in first["entries"] + second["entries"]] == list(range(1, 54))
     assert len(second["entries"]) == 3 and second["place"].pages == 2
-    assert board_views.board(competition, found, START, {}, page=99)["entries"] == []
+    assert views.board(competition, found, START, {}, page=99)["entries"] == []
 
 
 def standing(user, score):
@@ -185,16 +152,7 @@ async def test_a_report_shows_verdict_times_log_and_history(open_site):
             "ann", 2.0, build=replace(fakes.report().build, log="ptxas info : 32 registers"), output="hello from the kernel"
         )
         _, text = await here.get(f"/submissions/{made}")
-        for said in (
-            "ACCEPTED",
-            "Right.",
-            "ann",
-            "ptxas info",
-            "n64",
-            "2x (1.96..2.04)",
-            "its grading",
-            "H200",
-        ):
+        for said in ("ACCEPTED", "Right.", "ann", "ptxas info", "n64", "2x (1.96..2.04)", "its grading", "H200"):
             assert said in text, said
         assert "hello from the kernel" not in text  # of a competition
         assert text.count('class="dots mark-') == 3 and text.count('class="median') == 3
@@ -290,6 +248,47 @@ def test_untrusted_text_is_shown_harmlessly():
     assert shown == "<p>a\\x1b[31m\\u202eb\\u200bc\\x00\\x0d&lt;b&gt;&amp;&#34;&#39;</p>"
 
 
-def test_times_are_said_in_utc():
-    """For machines and for people."""
-    assert views.when(datetime(2026, 5, 1, 12, tzinfo=UTC)) == {"iso": "2026-05-01T12:00:00+00:00", "text": "2026-05-01 12:00 UTC"}
+@pytest.mark.parametrize(("now", "heading", "words"), [
+    (START - timedelta(days=1, hours=2), "Upcoming competitions", 'begins <span data-until="2026-05-01T00:00:00+00:00">in 1 d 2 h</span>'),
+    (START + timedelta(hours=1), "Running competitions", 'ends <span data-until="2026-05-03T00:00:00+00:00">in 1 d 23 h</span>'),
+    (END - timedelta(minutes=30), "Running competitions", "in 30 min</span>"),
+])  # fmt: skip
+async def test_competitions_have_a_countdown_and_a_date(open_site, now, heading, words):
+    """The date is there without a script; the countdown is of the time when the page was made."""
+    async with open_site() as here:
+        here.clock.now = now
+        _, text = await here.get("/")
+        assert heading in text and words in text and "Spring sprint" in text
+        assert '<time datetime="2026-05-03T00:00:00+00:00">2026-05-03 00:00 UTC</time>' in text
+
+
+async def test_a_competition_that_has_ended_is_in_the_list_only(open_site):
+    """The first page links to the list of all, and still has its problems first, and then others by name."""
+    async with open_site() as here:
+        here.clock.now = END
+        _, text = await here.get("/")
+        assert "Spring sprint" not in text and "No competition is running." in text and 'href="/competitions"' in text
+        assert "Spring sprint" in (await here.get("/competitions"))[1]
+        assert text.index("/problems/sum") < text.index("/problems/other") and "All problems" in text  # in the competition's order
+
+
+@pytest.mark.parametrize(("open_server", "headers", "shown"), [
+    (True, {}, True), (False, {}, False), (True, {"X-Forwarded-For": "192.0.2.1"}, False), (True, {"Host": "grader.example"}, False),
+])  # fmt: skip
+async def test_the_queue_is_shown_to_those_who_may_list_it(open_site, open_server, headers, shown):
+    """As the API lists submissions; to others not even how many there are."""
+    async with open_site(open_server=open_server) as here:
+        for _ in range(3):
+            await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
+        await here.ledger.lease("w", ttl_s=30)
+        _, text = await here.get("/", **headers)
+        assert ("Queue: 2 waiting, 1 running." in text) is shown and ("Queue" in text) is shown
+
+
+@pytest.mark.parametrize(("time", "words"), [
+    (timedelta(seconds=-5), "0 min"), (timedelta(seconds=59), "0 min"),
+    (timedelta(minutes=61), "1 h 1 min"), (timedelta(days=3, hours=5), "3 d 5 h"),
+])  # fmt: skip
+def test_a_remaining_time_is_rounded_down(time, words):
+    """To the hour where it is days, else to the minute; never below none."""
+    assert views.remaining(time) == words

@@ -5,9 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from grader_extensions.web.plots.frames import LEFT, WIDTH, ChartAxis, Scale
-from grader_extensions.web.plots.lines import ChartSeries, line_chart
-from grader_extensions.web.plots.samples import samples_chart
+from grader_extensions.web.plots.charts import LEFT, WIDTH, ChartAxis, ChartSeries, Scale, line_chart, samples_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "</title></svg><script>x()</script>\"onload='x()'\u202e\x1b[31m\x00]]>&"
@@ -89,15 +87,6 @@ def test_a_value_that_is_not_there_leaves_a_gap():
         assert [one.get("d").count("L") for one in lines] == [1, 1]
     empty = line_chart([], title="t", description="d", x=ChartAxis(label="x", log=True), y=ChartAxis(label="y"))
     assert len(of_class(parsed(empty), "axis")) == 2
-
-
-def test_a_stepped_line_holds_until_the_next_value():
-    """Across, then up or down; what only says how long the last value holds has no mark."""
-    series = [ChartSeries(name="a", xs=[1.0, 2.0, 5.0], ys=[1.0, 2.0, 2.0], stepped=True)]
-    root = parsed(line_chart(series, title="t", description="d", x=ChartAxis(label="x"), y=ChartAxis(label="y")))
-    [drawn] = [one.get("d") for one in of_class(root, "line") if one.tag == f"{SVG}path"]
-    assert [drawn.count(command) for command in "MHVL"] == [1, 2, 2, 0]
-    assert len(of_class(root, "point")) == 2 + 1  # one is the legend's
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Signing in with a key: who gets a session, how long it lasts, and that nobody else can use it or the form."""
 
 from datetime import timedelta
-from functools import partial
 from unittest import mock
 
 import pytest
@@ -16,14 +15,9 @@ from grader.peers import PeerLimits
 from grader_extensions.web.sessions import COOKIE, LASTS, Sessions, Transport, transport
 from grader_extensions.web.sign_in import local_path
 from grader_extensions.web.tests.signed_in import SAME_SITE, hidden, key_of, reader
-from grader_extensions.web.tests.site import START, signed_site
+from grader_extensions.web.tests.site import START
 
 TLS = {"X-Forwarded-Proto": "https"}
-
-
-@pytest.fixture
-def open_site(tmp_path):
-    return partial(signed_site, tmp_path)
 
 
 class FakeGate:
@@ -43,9 +37,9 @@ class FakeGate:
         pass
 
 
-async def test_a_key_opens_a_session_and_signing_out_ends_it(open_site):
+async def test_a_key_opens_a_session_and_signing_out_ends_it(open_signed_site):
     """The page says who; after signing out the cookie is gone, and its value opens nothing."""
-    async with open_site() as (here, ann):
+    async with open_signed_site() as (here, ann):
         answer, _ = await ann.sign_in(await key_of(here.ledger), after="/problems")
         assert answer.status == 303 and answer.headers["Location"] == "/problems"
         answer, text = await ann.get("/")
@@ -59,9 +53,9 @@ async def test_a_key_opens_a_session_and_signing_out_ends_it(open_site):
         assert "Signed in" not in text and "Sign in" in text
 
 
-async def test_the_cookie_is_for_this_site_and_no_script(open_site):
+async def test_the_cookie_is_for_this_site_and_no_script(open_signed_site):
     """256 bits that differ each time; over TLS Secure, with the prefix that no other host can set."""
-    async with open_site() as (here, _):
+    async with open_signed_site() as (here, _):
         key, found = await key_of(here.ledger), []
         for headers in ({}, TLS):
             async with reader(here.url()) as other:
@@ -98,9 +92,9 @@ def test_who_could_read_a_request_is_known(remote, host, forwarded, found):
 @pytest.mark.parametrize(
     "headers", [{"Host": "grader.example"}, {"X-Forwarded-For": "192.0.2.1"}, {"X-Forwarded-Proto": "http"}, {"Via": "1.1 x"}]
 )
-async def test_no_key_is_taken_over_a_connection_that_others_can_read(open_site, headers):
+async def test_no_key_is_taken_over_a_connection_that_others_can_read(open_signed_site, headers):
     """The page has no form and says what to do; what is sent anyhow is refused. The control: the same over TLS, and from this host."""
-    async with open_site() as (here, ann):
+    async with open_signed_site() as (here, ann):
         key = await key_of(here.ledger)
         _, text = await ann.get("/sign-in", **headers)
         assert "<form" not in text and "This connection is not encrypted" in text
@@ -112,9 +106,9 @@ async def test_no_key_is_taken_over_a_connection_that_others_can_read(open_site,
         assert "Signed in" not in text
 
 
-async def test_a_wrong_key_opens_nothing_and_is_quoted_nowhere(open_site):
+async def test_a_wrong_key_opens_nothing_and_is_quoted_nowhere(open_signed_site):
     """One sentence for an unknown and a wrong one, as in the API; neither the page, the log nor an address has the key."""
-    async with open_site() as (here, ann):
+    async with open_signed_site() as (here, ann):
         key = await key_of(here.ledger)
         wrong = [key[:-1] + ("0" if key[-1] != "0" else "1"), "grader_" + "a" * 12 + "_" + "b" * 64, "<script>", ""]
         log.configure("json", level=0)
@@ -132,9 +126,9 @@ async def test_a_wrong_key_opens_nothing_and_is_quoted_nowhere(open_site):
 
 
 @pytest.mark.parametrize("ends", ["revoked", "expired", "twelve hours"])
-async def test_a_session_ends_with_its_key_and_after_twelve_hours(open_site, ends):
+async def test_a_session_ends_with_its_key_and_after_twelve_hours(open_signed_site, ends):
     """At the next request; the control is the request before it."""
-    async with open_site() as (here, ann):
+    async with open_signed_site() as (here, ann):
         expire_time = START + timedelta(hours=1) if ends == "expired" else None
         made, key = await here.ledger.keys.create("ann", frozenset({Scope.READ}), expire_time=expire_time)
         await ann.sign_in(key)
@@ -163,9 +157,9 @@ async def test_sessions_are_bounded_and_go_with_their_key():
     assert not any(one in str(vars(sessions)) for one in others)  # their digests are
 
 
-async def test_a_form_of_another_site_signs_nobody_in_or_out(open_site):
+async def test_a_form_of_another_site_signs_nobody_in_or_out(open_signed_site):
     """By what the browser says of where a request comes from. The control is the same request from this site."""
-    async with open_site() as (here, ann):
+    async with open_signed_site() as (here, ann):
         key = await key_of(here.ledger)
         ours = f"http://{here.address}"
         for headers, status in (
@@ -182,9 +176,9 @@ async def test_a_form_of_another_site_signs_nobody_in_or_out(open_site):
         assert answer.status == 303 and "Signed in as" not in (await ann.get("/"))[1]
 
 
-async def test_a_form_needs_the_token_of_its_page(open_site):
+async def test_a_form_needs_the_token_of_its_page(open_signed_site):
     """That of another session, of another browser or none is refused; the control is one's own."""
-    async with open_site() as (here, ann), reader(here.url()) as bob:
+    async with open_signed_site() as (here, ann), reader(here.url()) as bob:
         keys = {name: await key_of(here.ledger, name) for name in ("ann", "bob")}
         strange = (await bob.hidden("/sign-in"))["token"]
         for token in ("", "x", strange):
@@ -197,9 +191,9 @@ async def test_a_form_needs_the_token_of_its_page(open_site):
             assert (await ann.post("/sign-out", {"token": token}))[0].status == status
 
 
-async def test_without_its_cookie_no_form_is_taken(open_site):
+async def test_without_its_cookie_no_form_is_taken(open_signed_site):
     """As a browser sends one from another site, for the cookies are SameSite=Strict: token and origin alone are not enough."""
-    async with open_site() as (here, ann), reader(here.url()) as stranger:
+    async with open_signed_site() as (here, ann), reader(here.url()) as stranger:
         fields = {**await ann.hidden("/sign-in"), "key": await key_of(here.ledger)}
         assert (await stranger.post("/sign-in", fields))[0].status == 403
         assert (await ann.post("/sign-in", fields))[0].status == 303
@@ -209,18 +203,18 @@ async def test_without_its_cookie_no_form_is_taken(open_site):
     (b"key=x", "text/plain"), (b"{}", "application/json"), (b"\xff=%ff&" * 30, "application/x-www-form-urlencoded; charset=nothing"),
     (b"key=" + b"x" * 100_000, "application/x-www-form-urlencoded"), (b"", "multipart/form-data; boundary=x"),
 ])  # fmt: skip
-async def test_what_is_no_form_is_refused(open_site, body, kind):
+async def test_what_is_no_form_is_refused(open_signed_site, body, kind):
     """In a sentence, and without a word in the log: anybody can send it."""
-    async with open_site() as (_, ann):
+    async with open_signed_site() as (_, ann):
         log.configure("json", level=0)
         with structlog.testing.capture_logs() as logged:
             answer, text = await ann.post("/sign-in", data=body, headers={**SAME_SITE, "Content-Type": kind})
         assert answer.status == 403 and "Open the page again" in text and logged == []
 
 
-async def test_sign_ins_that_are_looked_at_are_limited(open_site):
+async def test_sign_ins_that_are_looked_at_are_limited(open_signed_site):
     """One address has so many at once, and has to wait for more."""
-    async with open_site(sign_in_limits=PeerLimits(total=0, per_address=0)) as (here, ann):
+    async with open_signed_site(sign_in_limits=PeerLimits(total=0, per_address=0)) as (here, ann):
         answer, text = await ann.sign_in(await key_of(here.ledger))
         assert answer.status == 429 and answer.headers["Retry-After"] == "5" and "Try again" in text
 
@@ -234,16 +228,16 @@ def test_after_signing_in_one_stays_on_this_site(path, goes):
     assert local_path(path) == goes
 
 
-async def test_a_page_with_a_form_may_send_it_here_only(open_site):
+async def test_a_page_with_a_form_may_send_it_here_only(open_signed_site):
     """And no page without one may send any; nothing runs in either."""
-    async with open_site() as (_, ann):
+    async with open_signed_site() as (_, ann):
         policies = [(await ann.get(path))[0].headers["Content-Security-Policy"] for path in ("/sign-in", "/problems")]
         assert ["form-action 'self'" in one for one in policies] == [True, False] and "form-action 'none'" in policies[1]
         assert not any("script-src" in one or "unsafe" in one for one in policies)
 
 
-async def test_a_server_without_keys_has_no_sign_in(open_site):
+async def test_a_server_without_keys_has_no_sign_in(open_signed_site):
     """There would be nobody to be."""
-    async with open_site(open_server=True) as (_, ann):
+    async with open_signed_site(open_server=True) as (_, ann):
         assert (await ann.get("/sign-in"))[0].status == (await ann.get("/account"))[0].status == 404
         assert "Sign in" not in (await ann.get("/"))[1]

@@ -88,10 +88,7 @@ def shown(text):
 
 def errors_of(text):
     """The sentences by field, and that at the top."""
-    found = {
-        name: html.unescape(one)
-        for one, name in ((b, a) for a, b in re.findall(r'<span class="error" id="([\w-]+)-error">(.*?)</span>', text))
-    }
+    found = {name: html.unescape(one) for name, one in re.findall(r'<span class="error" id="([\w-]+)-error">(.*?)</span>', text)}
     top = re.findall(r'role="alert">(.*?)</p>', text, re.S)
     return found | ({"form": html.unescape(top[0])} if top else {})
 
