@@ -134,8 +134,7 @@ def compile_sources(
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
-    texts = {path.relative_to(files).as_posix(): path.read_text("utf-8", "replace") for path in files.rglob("*") if path.is_file()}
-    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx), remarks=ptxas.float64_remarks(ptx, texts, ptxas.demangled))
+    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx))
 
 
 def first_that_does(

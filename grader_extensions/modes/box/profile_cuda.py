@@ -114,7 +114,6 @@ def profile_cuda(
     findings.tool(NVCC, ToolOutcome.RAN, f"PTX for {findings.architecture}, with lines")
     uses = ptxas.kernels(result.log, list(texts.values()))
     findings.kernels += uses
-    findings.remarks += ptxas.float64_remarks(list(texts.values()), sources, ptxas.demangled)
     table = findings.free_name("ptxas", (".txt",))
     findings.keep(f"{table}.txt", PTXAS, f"{resource_table(uses)}\n{result.log}".encode("utf-8", "replace"))
     findings.tool(PTXAS, ToolOutcome.RAN, "registers, shared memory, stack and spills of each kernel")
