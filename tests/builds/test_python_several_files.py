@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED
+from sandbox.compilers.build_result import BUILT, IMPORT_FAILED, REJECTED, UNSUPPORTED
 from tests.python_builds import PLAIN
 
 pytestmark = pytest.mark.slow  # torch is imported in each
@@ -142,11 +142,3 @@ def test_what_is_for_amd_gpus_is_unsupported(builder):
     for text in (inline, calls):
         failed = builder(text + PLAIN)
         assert failed.code == UNSUPPORTED and "HIP is for AMD GPUs, which this grader does not have" in failed.log, failed.log
-
-
-def test_a_missing_entry_is_told_with_the_files_that_have_one(builder):
-    """Two of them, and none is the first."""
-    failed = builder("def a(): ...\ndef b(): ...\n", path="run.py", others={"x.py": PLAIN, "y.py": PLAIN})
-    assert failed.code == ENTRY_NOT_FOUND
-    assert failed.log.startswith("run.py: error: the module has no function 'solve'")
-    assert "(the main file is the first one that is named; x.py and y.py define one: name the main file first)" in failed.log
