@@ -137,18 +137,14 @@ def test_a_build_box_gets_no_gpu(access: GpuAccess) -> None:
         replace(run_spec(access), purpose=Purpose.BUILD)
 
 
-def test_a_container_gets_exactly_one_gpu_to_read_and_write(host: Path, access: GpuAccess) -> None:
-    """Never the right to make nodes, and no other node."""
+def test_a_container_gets_exactly_one_gpu_and_the_drivers_files(host: Path, access: GpuAccess) -> None:
+    """Never the right to make nodes, and no other node; the files one by one, to read. Both names of libcuda lead to the same."""
     config = docker_config(run_spec(access), gpu.plain(access, found(host, minor=1)))
     assert config["Devices"] == [
         {"PathOnHost": f"{host}/dev/{name}", "PathInContainer": f"/dev/{name}", "CgroupPermissions": "rw"}
         for name in ("nvidia1", "nvidiactl", "nvidia-uvm")
     ]
-
-
-def test_a_containers_driver_files_are_readonly_and_single(host: Path, access: GpuAccess) -> None:
-    """Both names of libcuda lead to the same file; the directory's other files are not there."""
-    binds = docker_config(run_spec(access), gpu.plain(access, found(host)))["Binds"]
+    binds = config["Binds"]
     assert f"{host}/usr/local/nvidia/lib64/libcuda.so.{VERSION}:/grader/driver/libcuda.so.1:ro" in binds
     assert f"{access.triton_dir}:/grader/triton:ro" in binds
     assert not [bind for bind in binds if "nvidia-ml" in bind or bind.split(":")[1] == "/grader/driver"]
@@ -209,21 +205,17 @@ def test_bubblewrap_shows_sys_to_a_gpu_box_only(host: Path, access: GpuAccess, t
         assert with_gpu.index("/sys") < with_gpu.index("/sys/fs")
 
 
-def test_a_plain_process_is_told_of_its_gpu_by_name(host: Path, access: GpuAccess, tmp_path: Path) -> None:
-    """All GPUs of the host are there, so an index would not do."""
+def test_a_plain_process_is_told_of_its_gpu_by_name(host: Path, access: GpuAccess) -> None:
+    """All GPUs of the host are there, so an index would not do. In a common directory the loader looks anyway, but after the libraries that
+    Python came with."""
     inside = dict(gpu.shared(access, found(host)).environment)
     assert inside["CUDA_VISIBLE_DEVICES"] == "GPU-1234"
     assert inside["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert inside["LD_LIBRARY_PATH"] == inside["TRITON_LIBCUDA_PATH"] == f"{host}/usr/local/nvidia/lib64"
     assert inside["TRITON_CACHE_DIR"] == str(access.triton_dir)
-
-
-def test_a_common_directory_does_not_go_before_the_environments_own_libraries(access: GpuAccess) -> None:
-    """The loader looks there anyway, but after the libraries that Python came with."""
     common = gpu.DriverFiles(nodes=(), directory=Path("/usr/lib/x86_64-linux-gnu"), libraries=())
     inside = dict(gpu.shared(access, common).environment)
-    assert "LD_LIBRARY_PATH" not in inside
-    assert inside["TRITON_LIBCUDA_PATH"] == "/usr/lib/x86_64-linux-gnu"
+    assert "LD_LIBRARY_PATH" not in inside and inside["TRITON_LIBCUDA_PATH"] == "/usr/lib/x86_64-linux-gnu"
 
 
 async def test_a_box_without_its_driver_is_our_fault(host: Path, access: GpuAccess, tmp_path: Path) -> None:
@@ -248,10 +240,7 @@ def test_the_limits_of_a_gpu_run_leave_room_for_the_driver() -> None:
 
 
 def test_a_fourth_of_a_large_host_is_kept_for_the_judges() -> None:
+    """A small one keeps nothing back: taking one core of two from the kernel would cost more than it protects."""
     assert cores_for_boxes(range(16)) == tuple(range(4, 16))
     assert cores_for_boxes({3, 5, 7, 9, 11, 13, 15, 17}) == (7, 9, 11, 13, 15, 17)
-
-
-def test_a_small_host_keeps_nothing_back() -> None:
-    """Taking one core of two from the kernel would cost more than it protects."""
     assert cores_for_boxes({1, 0}) == (0, 1)
