@@ -13,6 +13,7 @@ import difflib
 import inspect
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,17 +36,10 @@ LISTED_COUNT = 12
 SIMILARITY = 0.8  # of 1: two letters exchanged in a name of seven are 0.86
 HIP_COMPILER = "hipcc"
 # What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
-WANTS_GPU = (
-    "no cuda gpus are available",
-    "found no nvidia driver",
-    "0 active drivers",
-    "cuda driver library cannot be found",
-    "cuda_error_no_device",
-    "cudaerrornodevice",
-    "cudaerrorinsufficientdriver",
-    "no cuda-capable device",
-    "cuda is not available",
-    "libcuda.so",
+WANTS_GPU = re.compile(
+    r"no cuda gpus are available|found no nvidia driver|0 active drivers|cuda driver library cannot be found|cuda_error_no_device|"
+    r"cudaerrornodevice|cudaerrorinsufficientdriver|no cuda-capable device|cuda is not available|libcuda\.so",
+    re.IGNORECASE,
 )
 HEADER_SUFFIXES, HEADER_LIMIT_BYTES = (".cuh", ".h", ".hpp", ".inl"), 1 << 20
 SURE_CHARS = 20  # a shorter text may stand there for something else
@@ -248,7 +242,7 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
     if HIP_COMPILER in str(error):
         return UNSUPPORTED, python_module.complaint(error, module.sources, build_result.HIP_SENTENCE)
     log = python_module.complaint(error, module.sources)
-    if device_info(device_kind).needs_gpu_access and any(words in f"{type(error).__name__}: {error}".lower() for words in WANTS_GPU):
+    if device_info(device_kind).needs_gpu_access and WANTS_GPU.search(f"{type(error).__name__}: {error}") is not None:
         return BUILT, f"{log}note: there is no GPU where a module is built; it is imported again where there is one\n"
     return IMPORT_FAILED, log
 

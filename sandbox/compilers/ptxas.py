@@ -11,7 +11,6 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from sandbox.compilers.steps import STANDS_IN
@@ -57,21 +56,6 @@ def float64_instructions(texts: Sequence[str]) -> dict[str, list[tuple[int, int]
     return lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ptx:
-    """The text that ptxas was given, and the source that it was made of."""
-
-    source: str
-    lines: tuple[str, ...]
-    files: Mapping[str, str]
-
-    @classmethod
-    def of(cls, source: str, text: str) -> Ptx:
-        """Read the files that its lines come from."""
-        lines = tuple(text.splitlines())
-        return cls(source=source, lines=lines, files={match[1]: match[2] for match in map(_FILE.match, lines) if match is not None})
-
-
 def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
     """Return the use of each kernel, in the order of the log; built for several architectures, the name has it. ptx: its input."""
     uses: list[dict[str, Any]] = []  # the fields of each KernelUse
@@ -111,10 +95,10 @@ def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
     return tuple(kernel_uses)
 
 
-def complaint(log: str, ptx: Mapping[str, Ptx]) -> str:
+def complaint(log: str, ptx: Mapping[str, tuple[str, str]]) -> str:
     """The log of a build that failed: without what ptxas tells of kernels, its errors with the user's names and lines.
 
-    ptx: by the name that the log has for it.
+    ptx: by the name that the log has for it, the path of the source that it was made of, and the text.
     """
     log = _INFO_LINES.sub("", log)
     log = _COMPLAINT.sub(lambda match: _in_source(match[0], ptx), log)
@@ -138,18 +122,19 @@ def demangled(names: Sequence[str]) -> list[str]:
     return ["".join(filter(str.isprintable, name))[:NAME_LIMIT_CHARS] for name in plain]
 
 
-def _in_source(line: str, ptx: Mapping[str, Ptx]) -> str:
+def _in_source(line: str, ptx: Mapping[str, tuple[str, str]]) -> str:
     """An error in a line of PTX, that is, in inline assembly, as an error in the line of the source that it came from."""
     match = _IN_PTX.fullmatch(line)
     if match is None or match[1] not in ptx:
         return line
-    text, number = ptx[match[1]], int(match[2])
-    quoted = text.lines[number - 1].strip() if 0 < number <= len(text.lines) else ""
-    origin = text.source
-    for earlier in reversed(text.lines[: number - 1]):  # the place that stands before it, in its function
+    origin, text = ptx[match[1]]
+    lines, number = text.splitlines(), int(match[2])
+    quoted = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    files = {file[1]: file[2] for file in map(_FILE.match, lines) if file is not None}
+    for earlier in reversed(lines[: number - 1]):  # the place that stands before it, in its function
         loc = _LOC.match(earlier)
-        if loc is not None and loc[1] in text.files:
-            origin = f"{text.files[loc[1]].removeprefix(f'{STANDS_IN[1]}/')}({loc[2]})"
+        if loc is not None and loc[1] in files:
+            origin = f"{files[loc[1]].removeprefix(f'{STANDS_IN[1]}/')}({loc[2]})"
             break
         if _FUNCTION.search(earlier):
             break

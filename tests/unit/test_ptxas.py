@@ -126,7 +126,7 @@ def test_what_is_not_said_whole_is_left_out(log):
 def test_an_error_in_inline_assembly_names_the_user_s_line(line, said):
     """ptxas knows the line of a file that nobody has seen; whose text is quoted."""
     log = f"ptxas 0/kernel.ptx, line {line}; error   : Unknown modifier '.u99'\n"
-    assert ptxas.complaint(log, {"0/kernel.ptx": ptxas.Ptx.of("kernel.cu", PTX)}) == f"{said}\n"
+    assert ptxas.complaint(log, {"0/kernel.ptx": ("kernel.cu", PTX)}) == f"{said}\n"
     assert ptxas.complaint(log, {}) == log
 
 
@@ -140,4 +140,4 @@ def test_assembly_that_looks_like_line_information_is_no_harm():
     """The worst is a wrong place in the submitter's own log."""
     text = PTX.replace("\t// begin", '\t.loc 7 7 7\n.file 7 "../../etc/passwd"\n.loc 8 9 9\n\t// begin')
     log = "ptxas 0/kernel.ptx, line 14; error   : x\n"
-    assert ptxas.complaint(log, {"0/kernel.ptx": ptxas.Ptx.of("kernel.cu", text)}).startswith("../../etc/passwd(7): error: x\n")
+    assert ptxas.complaint(log, {"0/kernel.ptx": ("kernel.cu", text)}).startswith("../../etc/passwd(7): error: x\n")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sandbox.builder.build import new_directory
 from sandbox.compilers import nvcc, ptxas, steps
 from sandbox.compilers.headers import Headers
 from sandbox.protocol import wire
@@ -92,10 +93,10 @@ def profile_cuda(
     header.parent.mkdir(parents=True)
     header.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n", "utf-8")
     result, attempt = steps.StepsResult(succeeded=False, log=""), place
-    for number, headers in enumerate(language.headers(job, sources, _new_directory(place / "headers"))):
+    for number, headers in enumerate(language.headers(job, sources, new_directory(place / "headers"))):
         if isinstance(headers, Headers):
             headers = replace(headers, include_dirs=(*headers.include_dirs, str(stubs)))
-            attempt = _new_directory(place / f"attempt-{number}")
+            attempt = new_directory(place / f"attempt-{number}")
             paths = enumerate(path for path in sources if path.endswith(".cu"))
             plan = [step for index, path in paths for step in compiler.compile(path, index, headers, attempt)]
             result = steps.run(plan, attempt, timeout_s=ATTEMPT_S)
@@ -127,8 +128,3 @@ def resource_table(kernels: Sequence[wire.KernelUse]) -> str:
         f"{kernel.spill_load_bytes:>11} {kernel.double_instruction_count:>8}  {kernel.name}\n"
         for kernel in kernels
     )
-
-
-def _new_directory(directory: Path) -> Path:
-    directory.mkdir()
-    return directory
