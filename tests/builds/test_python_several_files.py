@@ -43,14 +43,6 @@ def test_files_that_import_each_other_are_built_and_loaded(builder, loaded):
     assert loaded(built.artifact) == SUM
 
 
-def test_a_wrapper_may_rearrange_with_einops(builder, loaded):
-    """As those of many published Triton kernels do. The control is a package that is not there, below."""
-    text = "from einops import rearrange\n\ndef solution(a, b):\n"
-    built = builder(text + "    return rearrange(rearrange(a, 'n -> n 1') + b[:, None], 'n 1 -> n')\n")
-    assert built.code == BUILT, built.log
-    assert loaded(built.artifact) == SUM
-
-
 def test_the_main_file_need_not_be_the_first(builder, loaded):
     """If it alone has an entry."""
     built = builder(
@@ -89,13 +81,6 @@ def test_cuda_files_next_to_the_main_file_are_compiled(builder, loaded, source):
     built = builder(LOADS.replace("SOURCE", source), path="run.py", others=others)
     assert built.code == BUILT, built.log
     assert loaded(built.artifact) == SUM
-
-
-def test_new_files_can_be_written_next_to_the_submitted_ones(builder, loaded):
-    """In both boxes, as modules do that generate what they compile; and in the working directory."""
-    text = "from pathlib import Path\nhere = Path(__file__).parent / 'made.txt'\nhere.write_text('x')\nPath('other.txt').write_text('x')\n"
-    built = builder(text + PLAIN)
-    assert built.code == BUILT and loaded(built.artifact) == SUM, built.log
 
 
 def test_an_error_is_placed_in_the_file_that_has_it(builder):
