@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grader.isolation import BoxSpec, IsolationBroken, Purpose, gpu, launch, processes
 from grader.isolation.directories import slot_uid
+from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.host_box import HostIsolation, Launch
 from grader.isolation.launch import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
 from grader.isolation.settings import BoxSettings, Protections
@@ -37,7 +38,8 @@ class BubblewrapIsolation(HostIsolation):
     def __init__(
         self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], gpu.DriverFiles] = gpu.find_driver
     ) -> None:
-        super().__init__(settings, find_driver, protections, fixed_toolchain=settings.memory_toolchain_dir is not None)
+        super().__init__(settings, find_driver, protections)
+        self.fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None).current
         self._program = shutil.which(PROGRAM)
         self._options = ""
         self._root = os.geteuid() == 0

@@ -197,17 +197,10 @@ class HostIsolation(ABC):
     SAFE: bool
     KEPT_IN_BY: str
 
-    def __init__(
-        self,
-        settings: BoxSettings,
-        find_driver: Callable[[int], DriverFiles],
-        protections: Protections | None = None,
-        *,
-        fixed_toolchain: bool = False,
-    ) -> None:
+    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], protections: Protections | None = None) -> None:
         self._settings, self._find_driver, self._protections = settings, find_driver, protections or Protections()
         self._cgroups = Cgroups(settings.state_id, settings.run_id)
-        self.fingerprint = HostFingerprint(fixed=fixed_toolchain).current  # a box has the host's toolchain
+        self.fingerprint = HostFingerprint().current  # a box has the host's toolchain
 
     @abstractmethod
     def _warnings(self) -> list[str]:
