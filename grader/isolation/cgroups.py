@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.isolation import IsolationBroken
+from grader.isolation.processes import end_all
 
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids")
-EMPTY_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +62,7 @@ class BoxCgroup:
         """Kill everything inside and wait until nothing is.  No new forks first, or a fork loop would outrun us."""
         self._write("pids.max", "0")
         self._write("cgroup.kill", "1")
-        until = time.monotonic() + EMPTY_WITHIN_S
-        while alive := self.pids():
-            if time.monotonic() > until:
-                raise IsolationBroken(f"processes {sorted(alive)} of a box do not die; a device driver may hold them")
-            for pid in alive:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.001)
+        end_all(self.pids)
 
     def remove(self) -> None:
         """Remove the empty cgroup."""

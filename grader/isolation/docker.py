@@ -10,11 +10,12 @@ import contextlib
 import io
 import math
 import os
+import secrets
 import socket
 import tarfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from grader.isolation import Availability, Box, BoxSpec, GpuAccess, IsolationBroken, cgroups, gpu, launch, probe, processes
+from grader.isolation import Availability, Box, BoxSpec, IsolationBroken, cgroups, gpu, launch, probe, processes
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.isolation.cgroups import Counters
 from grader.isolation.directories import link_directory, slot_uid, sweep_runtime
@@ -122,24 +123,15 @@ class StdioSocket:
 
 
 class DockerBox(SupervisedBox):
-    """A container. create: makes it under `name`; stdio: where its first process connects to print.
+    """A container. name, config: it is created of; stdio: where its first process connects to print.
 
     It is removed by its name: a start that is cancelled while the engine creates it never hears the id."""
 
     def __init__(
-        self,
-        engine: Engine,
-        name: str,
-        create: Callable[[docker.APIClient], object],
-        spec: BoxSpec,
-        uid: int,
-        stdio: StdioSocket,
-        *,
-        watch_memory: bool = True,
+        self, engine: Engine, name: str, config: dict[str, Any], spec: BoxSpec, uid: int, stdio: StdioSocket, protections: Protections
     ) -> None:
-        super().__init__(spec, uid, watch_memory=watch_memory and engine.local)
-        self._name, self._create = name, create
-        self._engine, self._stdio = engine, stdio
+        super().__init__(spec, uid, watch_memory=protections.memory_limit and engine.local)
+        self._engine, self._name, self._config, self._stdio = engine, name, config, stdio
         self._directories: tuple[Path, ...] = ()
         self._first_pid = -1
         self._code: int | None = None
@@ -148,7 +140,9 @@ class DockerBox(SupervisedBox):
     async def start(self) -> None:
         """Create the container and start its first process."""
         try:
-            await self._engine.call(self._create)
+            await self._engine.call(
+                lambda client: client.create_container_from_config(self._config, self._name)  # type: ignore[no-untyped-call]
+            )
             await self._engine.call(lambda client: client.start(self._name))
         except ENGINE_FAULTS as error:
             raise IsolationBroken(f"the engine does not start the box: {error}") from error
@@ -188,7 +182,7 @@ class DockerBox(SupervisedBox):
         except docker.errors.NotFound:
             return  # removed by us meanwhile
         self._code = int(answer["StatusCode"])
-        self._record_cause(BoxCause.EXITED)
+        self.end(BoxCause.EXITED)
 
     async def _converse(self) -> None:
         connection = await self._stdio.accept()
@@ -239,11 +233,9 @@ class DockerIsolation:
         self._settings = settings
         self._protections = protections or Protections()
         self._find_driver = find_driver
-        self._seccomp_text: str | None = None
         self._engine = Engine(settings.docker_host)
         self.close = self._engine.close  # no box may be live
-        self._image: str | None = None
-        self._toolchain: Toolchain | None = None
+        self._root: launch.ContainerRoot | None = None
         self._fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None)
 
     async def check(self) -> Availability:
@@ -267,21 +259,26 @@ class DockerIsolation:
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
         """Start a box; leaving kills it and removes its container."""
-        await self._prepare()
-        grant = gpu.NOTHING if spec.gpu is None else await self._grant(spec.gpu)
-        with ExitStack() as stack:
-            link_dir = stack.enter_context(link_directory(self._settings, spec))
-            stdio = StdioSocket(link_dir, launch.STDIO_NAME)
-            stack.callback(stdio.close)
-            async with live(self._box(spec, link_dir, stdio, grant)) as box:
+        root = await self._prepared()
+        grant = gpu.NOTHING
+        if spec.gpu is not None:
+            if not self._engine.local:
+                raise IsolationBroken(f"the engine at {self._engine.host} can't be given nodes: run the server on its host")
+            driver = await asyncio.to_thread(self._find_driver, spec.gpu.minor)
+            grant = gpu.plain(spec.gpu, driver, self._settings.memory_toolchain_dir)
+        # One of its own for each start: an engine under load may not have forgotten the box before, which was replaced.
+        name = f"grader-{self._settings.run_id}-{spec.box_id}-{secrets.token_hex(3)}"
+        with link_directory(self._settings, spec) as link_dir, closing(StdioSocket(link_dir, launch.STDIO_NAME)) as stdio:
+            config = launch.container(spec, root, self._settings, link_dir, self._protections, grant)
+            uid = slot_uid(spec.slot, spec.purpose) if self._protections.own_uid else 0
+            async with live(DockerBox(self._engine, name, config, spec, uid, stdio, self._protections)) as box:
                 yield box
 
     async def fingerprint(self) -> str:
         """The image, or the host's toolchain where a box is made of that."""
         if self._settings.image is None:
             return await self._fingerprint.current()
-        await self._prepare()
-        return f"image {self._image} {box_modules.variable()}"
+        return f"image {(await self._prepared()).image} {box_modules.variable()}"
 
     async def sweep(self) -> int:
         """Remove the containers of earlier servers with this state directory."""
@@ -294,60 +291,23 @@ class DockerIsolation:
             await self._engine.call(lambda client, box=stranger: client.remove_container(box, force=True, v=True))  # type: ignore[misc]
         return len(strangers)
 
-    async def _prepare(self) -> None:
-        if self._toolchain is None:
-            self._toolchain = await asyncio.to_thread(self._make_toolchain)
-            self._seccomp_text = profile("seccomp.json").read_text()
-        if self._image is None:
-            named = self._settings.image
+    async def _prepared(self) -> launch.ContainerRoot:
+        if self._root is None:
+            toolchain, named = await asyncio.to_thread(self._make_toolchain), self._settings.image
             try:
                 # By its id: what was looked at once is what every box is made of, whatever the name means later.
-                self._image = await self._engine.call(_empty_image if named is None else lambda client: _image_id(client, named))
+                image = await self._engine.call(_empty_image if named is None else lambda client: _image_id(client, named))
             except ENGINE_FAULTS as error:
                 problem = "cannot make an empty image" if named is None else f"has no image {named}; build it, or pull it"
                 raise IsolationBroken(f"the engine {problem}: {_first_line(error)}") from error
+            self._root = launch.ContainerRoot(toolchain=toolchain, image=image, seccomp_text=profile("seccomp.json").read_text())
+        return self._root
 
     def _make_toolchain(self) -> Toolchain:
         if self._settings.image is not None:
             return image_toolchain()
         write_own_etc(self._settings.etc_directory)
         return host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.memory_toolchain_dir)
-
-    async def _grant(self, wanted: GpuAccess) -> gpu.Grant:
-        """Plain device nodes where that can be; else what the engine arranges, which an image has room for and the host's root has not."""
-        missing: IsolationBroken | None = None
-        if self._engine.local:
-            try:
-                return gpu.plain(wanted, await asyncio.to_thread(self._find_driver, wanted.minor), self._settings.memory_toolchain_dir)
-            except gpu.DriverMissing as error:
-                missing = error
-        if self._settings.image is not None:
-            try:
-                info = await self._engine.call(lambda client: client.info())
-            except ENGINE_FAULTS as error:
-                raise IsolationBroken(f"the engine does not say what it can do: {_first_line(error)}") from error
-            grant = gpu.requested(wanted, info)
-            if grant is not None:
-                return grant
-        raise missing or IsolationBroken(
-            f"the engine at {self._engine.host} is not this host's and cannot give a box a GPU by itself; "
-            "install NVIDIA's container toolkit there and use box root 'image:NAME'"
-        )
-
-    def _box(self, spec: BoxSpec, link_dir: Path, stdio: StdioSocket, grant: gpu.Grant) -> DockerBox:
-        toolchain, image, text = self._toolchain, self._image, self._seccomp_text
-        if toolchain is None or image is None or text is None:
-            raise AssertionError("start prepares these")
-        create = launch.create_options(spec, toolchain, self._settings, image, self._protections, grant)
-        options = launch.host_options(spec, toolchain, link_dir, self._protections, text, grant)
-
-        def make(client: docker.APIClient) -> None:
-            host_config: dict[str, Any] = client.create_host_config(**options)
-            launch.mask_paths(host_config, spec, toolchain, self._protections)
-            client.create_container(host_config=host_config, **create)
-
-        uid = slot_uid(spec.slot, spec.purpose) if self._protections.own_uid else 0
-        return DockerBox(self._engine, create["name"], make, spec, uid, stdio, watch_memory=self._protections.memory_limit)
 
 
 def _image_id(client: docker.APIClient, name: str) -> str:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.metadata
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -22,7 +20,7 @@ from pathlib import Path
 import structlog
 
 from grader.isolation import IsolationBroken
-from grader.isolation.toolchain import cuda_home, library_binds, search_path
+from grader.isolation.toolchain import cuda_home, library_binds, places_of, search_path
 from sandbox.protocol import box_modules
 
 log = structlog.get_logger()
@@ -34,7 +32,6 @@ CUDA_TREES = ("bin", "nvvm", "include", "targets")
 PACKAGES = ("ninja", "tree_sitter", "tree_sitter_cuda")  # what takes part in a build, next to torch
 SKIPPED = frozenset({"__pycache__", "tests"})  # no build reads these
 MISSING = (-1, -1)
-NOT_INSTALLED = "none"
 
 
 class HostFingerprint:
@@ -135,13 +132,12 @@ def take_host(scan: ToolchainScan) -> None:
     scan.note(sys.version)
     scan.take_file(Path(sys.executable).resolve())
     scan.take_tree(sysconfig.get_path("include"))
-    if (torch := _package("torch")) is not None:
+    for torch in places_of("torch"):
         scan.take_tree(str(torch / "include"))
         scan.take_tree(str(torch / "lib"), deep=False)
         scan.take_file(torch / "version.py")
-    for name in PACKAGES:
-        if (package := _package(name)) is not None:
-            scan.take_tree(str(package))
+    for package in (path for name in PACKAGES for path in places_of(name)):
+        scan.take_tree(str(package))
     scan.take_file(Path(sys.executable).parent / "ninja")
     scan.note(box_modules.variable())
     for bind in library_binds():
@@ -165,11 +161,6 @@ def _take_gcc(scan: ToolchainScan) -> None:
     listed = directories.get("libraries", "").removeprefix("=").split(":")
     for directory in dict.fromkeys(str(Path(directory_name).resolve()) for directory_name in listed if directory_name):
         scan.take_tree(directory, deep=False)
-
-
-def _package(name: str) -> Path | None:
-    spec = importlib.util.find_spec(name)
-    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
 
 def compiler_output(program: str, question: str) -> str:

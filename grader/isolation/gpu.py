@@ -9,10 +9,8 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from grader.isolation import GpuAccess, IsolationBroken
 from grader.isolation.toolchain import BindMount, in_memory
@@ -121,9 +119,6 @@ def _versions(directory: Path) -> tuple[str, ...]:
 
 
 DRIVER, TRITON = "/grader/driver", "/grader/triton"
-CDI_KIND = "nvidia.com/gpu"
-# Where NVIDIA's toolkit puts the libraries of an image that is made as ours is.
-TOOLKIT_DIRECTORY = "/usr/lib/x86_64-linux-gnu"
 ALWAYS = (
     ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
     ("CUDA_CACHE_DISABLE", "1"),  # nothing that a kernel compiled is there for the next one
@@ -134,13 +129,12 @@ ALWAYS = (
 class Grant:
     """Additions to a box for its GPU; empty for a box without a GPU.
 
-    devices: nodes, readable and writable. binds: read-only. requests: for an engine that finds the rest by itself.
+    devices: nodes, readable and writable. binds: read-only.
     """
 
     devices: tuple[BindMount, ...] = ()
     binds: tuple[BindMount, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    requests: tuple[Mapping[str, Any], ...] = ()
 
 
 NOTHING = Grant()
@@ -157,7 +151,7 @@ def plain(gpu: GpuAccess, driver: DriverFiles, memory_toolchain_dir: Path | None
     )
     return Grant(
         devices=tuple(BindMount(source=node, target=f"/dev/{node.name}") for node in driver.nodes),
-        binds=(*libraries, _triton(gpu)),
+        binds=(*libraries, BindMount(source=gpu.triton_dir, target=TRITON)),
         environment=(*ALWAYS, ("CUDA_VISIBLE_DEVICES", "0"), ("TRITON_CACHE_DIR", TRITON), *_libraries_at(DRIVER)),
     )
 
@@ -167,40 +161,6 @@ def shared(gpu: GpuAccess, driver: DriverFiles) -> Grant:
     directory = str(driver.directory)
     search_path = (("TRITON_LIBCUDA_PATH", directory),) if driver.directory in COMMON_DIRECTORIES else _libraries_at(directory)
     return Grant(environment=(*ALWAYS, ("CUDA_VISIBLE_DEVICES", gpu.uuid), ("TRITON_CACHE_DIR", str(gpu.triton_dir)), *search_path))
-
-
-def requested(gpu: GpuAccess, engine: Mapping[str, Any]) -> Grant | None:
-    """Grant what the engine can arrange itself, by CDI or by NVIDIA's runtime; None if it has neither.
-
-    engine: its answer to `info`.
-    """
-    environment = (*ALWAYS, ("CUDA_VISIBLE_DEVICES", "0"), ("TRITON_CACHE_DIR", TRITON), *_libraries_at(TOOLKIT_DIRECTORY))
-    cdi = _named_by_cdi(gpu, engine)
-    if cdi is not None:
-        return Grant(binds=(_triton(gpu),), environment=environment, requests=({"Driver": "cdi", "DeviceIDs": [cdi]},))
-    if "nvidia" in (engine.get("Runtimes") or {}):
-        # Only `compute`: no NVML, no graphics. The hook reads this variable, so here it may not say "void".
-        request: dict[str, Any] = {"Driver": "nvidia", "DeviceIDs": [gpu.uuid], "Capabilities": [["gpu", "compute"]]}
-        return Grant(binds=(_triton(gpu),), environment=(*environment, ("NVIDIA_VISIBLE_DEVICES", gpu.uuid)), requests=(request,))
-    return None
-
-
-def _named_by_cdi(gpu: GpuAccess, engine: Mapping[str, Any]) -> str | None:
-    discovered = {str(device.get("ID")) for device in engine.get("DiscoveredDevices") or ()}
-    directories = [Path(directory) for directory in engine.get("CDISpecDirs") or ()]
-    for name in (gpu.uuid, str(gpu.index)):
-        if f"{CDI_KIND}={name}" in discovered:
-            return f"{CDI_KIND}={name}"
-        device = re.compile(rf"""\bname["']?:\s*["']?{re.escape(name)}["']?\s*[,}}]?\s*$""", re.MULTILINE)
-        for path in (path for directory in directories for path in sorted((*directory.glob("*.yaml"), *directory.glob("*.json")))):
-            text = path.read_text(errors="replace")
-            if CDI_KIND in text and device.search(text):
-                return f"{CDI_KIND}={name}"
-    return None
-
-
-def _triton(gpu: GpuAccess) -> BindMount:
-    return BindMount(source=gpu.triton_dir, target=TRITON)
 
 
 def _libraries_at(directory: str) -> tuple[tuple[str, str], ...]:

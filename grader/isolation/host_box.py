@@ -8,19 +8,20 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader.isolation import BoxSpec, IsolationBroken, processes
+from grader.isolation import Availability, Box, BoxSpec, IsolationBroken, probe, processes
 from grader.isolation.cgroups import BoxCgroup, Cgroups, Counters, read_counters
-from grader.isolation.directories import sweep_runtime
+from grader.isolation.directories import link_directory, sweep_runtime
 from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.gpu import DriverFiles
-from grader.isolation.settings import BoxSettings
-from grader.isolation.supervision import SupervisedBox
+from grader.isolation.settings import BoxSettings, Protections
+from grader.isolation.supervision import SupervisedBox, live
 from sandbox.protocol.wire import BoxCause
 
 STAGE_SCRIPT = Path(__file__).with_name("stage.py")
@@ -37,26 +38,24 @@ class Launch:
     argv: made from two descriptors: on one the box's first process reports that it has begun, on the other the launcher
         says as JSON which process of the host that is, if it is another than the launcher's own.
     binds: host paths to be staged, in this order; empty where they are reachable as they are.
-    own_uid: whether nobody else has `uid`, so that all its processes are the box's.
+    uid: another than ours is the box's alone, so that all its processes are the box's.
     """
 
     argv: Callable[[int, int], Sequence[str]]
     environment: Mapping[str, str]
     uid: int
-    own_uid: bool
     binds: Sequence[str] = ()
     tmp: Mapping[str, int] | None = None
     descriptors: Sequence[int] = ()
-    watch_memory: bool = True
-    watch_count: bool = True
 
 
 class HostBox(SupervisedBox):
     """A box that is a process tree."""
 
-    def __init__(self, spec: BoxSpec, launch: Launch, cgroup: BoxCgroup | None) -> None:
-        super().__init__(spec, launch.uid, watch_memory=launch.watch_memory)
-        self._launch, self._cgroup = launch, cgroup
+    def __init__(self, spec: BoxSpec, launch: Launch, cgroup: BoxCgroup | None, protections: Protections) -> None:
+        super().__init__(spec, launch.uid, watch_memory=protections.memory_limit)
+        self._launch, self._cgroup, self._protections = launch, cgroup, protections
+        self._has_own_uid = launch.uid != os.geteuid()
         self._process: asyncio.subprocess.Process | None = None
         self._descriptors = ExitStack()
         self._entered = self._status = -1
@@ -71,7 +70,7 @@ class HostBox(SupervisedBox):
         config = {
             "parent": os.getpid(),
             "entrances": self._cgroup.entrances if self._cgroup else (),
-            "uid": self._launch.uid if self._launch.uid != os.geteuid() else None,
+            "uid": self._launch.uid if self._has_own_uid else None,
             "binds": list(self._launch.binds),
             "tmp": dict(self._launch.tmp) if self._launch.tmp else None,
             "argv": list(self._launch.argv(entered_end, status_end)),
@@ -119,7 +118,7 @@ class HostBox(SupervisedBox):
     async def _await_exit(self) -> None:
         if self._process is not None:
             await self._process.wait()
-        self._record_cause(BoxCause.EXITED)
+        self.end(BoxCause.EXITED)
 
     async def _watch_processes(self) -> None:
         """Hold the limits of a box that has no cgroup to do it."""
@@ -128,11 +127,11 @@ class HostBox(SupervisedBox):
         while True:
             resident_bytes, count = await asyncio.to_thread(self._usage)
             self._counters = self._counters.merged(Counters(peak_memory_bytes=resident_bytes))
-            if self._launch.watch_memory and resident_bytes > self._spec.limits.memory_bytes:
-                self._record_cause(BoxCause.MEMORY_LIMIT)
+            if self._protections.memory_limit and resident_bytes > self._spec.limits.memory_bytes:
+                self.end(BoxCause.MEMORY_LIMIT)
             # RLIMIT_NPROC comes first, where it binds at all.
-            elif self._launch.watch_count and count > 2 * self._spec.limits.process_count:
-                self._record_cause(BoxCause.PROCESS_LIMIT)
+            elif self._protections.process_limit and count > 2 * self._spec.limits.process_count:
+                self.end(BoxCause.PROCESS_LIMIT)
             await asyncio.sleep(WATCH_S)
 
     def _usage(self) -> tuple[int, int]:
@@ -146,7 +145,7 @@ class HostBox(SupervisedBox):
         pids = processes.descendants(self._process.pid, table) if self._process else set()
         label = {name: self._launch.environment[name] for name in (processes.BOX_VARIABLE, processes.SERVER_VARIABLE)}
         pids |= set(processes.labelled(**label))
-        if self._launch.own_uid:
+        if self._has_own_uid:
             pids |= processes.of_uid(self._launch.uid)
         return pids
 
@@ -191,22 +190,65 @@ class HostBox(SupervisedBox):
         return 128 - code if code is not None and code < 0 else code
 
 
-class HostIsolation:
-    """Base of isolations whose boxes are processes of this host: cgroups where they can be made, and the sweep of leftovers."""
+class HostIsolation(ABC):
+    """Makes boxes that are processes of this host, with cgroups where they can be made, and sweeps leftovers."""
 
-    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], *, fixed_toolchain: bool = False) -> None:
-        self._settings, self._find_driver = settings, find_driver
+    NAME: str
+    SAFE: bool
+    KEPT_IN_BY: str
+
+    def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], protections: Protections | None = None) -> None:
+        self._settings, self._find_driver, self._protections = settings, find_driver, protections or Protections()
         self._cgroups = Cgroups(settings.state_id, settings.run_id)
-        self.fingerprint = HostFingerprint(fixed=fixed_toolchain).current  # a box has the host's toolchain
+        self.fingerprint = HostFingerprint().current  # a box has the host's toolchain
 
-    def _cgroup(self, spec: BoxSpec, stack: ExitStack, *, memory: bool = True, processes: bool = True) -> BoxCgroup | None:
+    @abstractmethod
+    def _warnings(self) -> list[str]:
+        """Return what the operator should know of boxes that this user starts."""
+
+    @abstractmethod
+    def _launch(self, spec: BoxSpec, link_dir: Path, driver: DriverFiles | None, stack: ExitStack, *, limited: bool) -> Launch:
+        """Prepare a box. driver: of its GPU; stack: closed when the box is gone; limited: it has a cgroup."""
+
+    def _refusal(self) -> str | None:
+        """Return why no box can be made at all; None where it is worth a try."""
+        if self._settings.image is None:
+            return None
+        return f"box root {self._settings.box_root} needs a container engine; use box root 'host'"
+
+    async def check(self) -> Availability:
+        """Start a trivial box."""
+        failure = self._refusal() or await probe.failure(self)
+        if failure is not None:
+            return Availability(usable=False, detail=failure)
+        warnings, detail = self._warnings(), f"{self.KEPT_IN_BY}, cgroups"
+        if not self._cgroups.usable:
+            detail = self.KEPT_IN_BY
+            warnings.append("no cgroup can be made here: memory and processes are watched every 50 ms, not limited by the kernel")
+        return Availability(usable=True, detail=detail, warnings=tuple(warnings))
+
+    @asynccontextmanager
+    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
+        """Start a box; leaving kills every process of it."""
+        driver = None if spec.gpu is None else await asyncio.to_thread(self._find_driver, spec.gpu.minor)
+        with ExitStack() as stack:
+            link_dir = stack.enter_context(link_directory(self._settings, spec))
+            cgroup = self._cgroup(spec, stack)
+            launch = self._launch(spec, link_dir, driver, stack, limited=cgroup is not None)
+            async with live(HostBox(spec, launch, cgroup, self._protections)) as box:
+                yield box
+
+    def _cgroup(self, spec: BoxSpec, stack: ExitStack) -> BoxCgroup | None:
         """Make the box's cgroup with its limits, removed with the stack; None where none can be made."""
         if not self._cgroups.usable:
             return None
         cgroup = self._cgroups.make(spec.box_id)
         stack.callback(cgroup.remove)
-        limits = spec.limits
-        cgroup.limit(memory_bytes=limits.memory_bytes if memory else None, process_count=limits.process_count if processes else None)
+        keep = self._protections
+        cgroup.limit(
+            memory_bytes=spec.limits.memory_bytes if keep.memory_limit else None,
+            process_count=spec.limits.process_count if keep.process_limit else None,
+        )
         return cgroup
 
     async def sweep(self) -> int:

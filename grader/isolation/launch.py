@@ -1,12 +1,12 @@
-"""Builds what a box is started with: its command, rlimits, environment, and a container in the engine's words.  Starts nothing."""
+"""Builds what a box is started with: its command, rlimits, environment, and a container as the engine's API has it.  Starts nothing."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import secrets
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.toolchain import OWN_PROC, BindMount, Toolchain
 from sandbox.protocol import box_modules
 
+PLACES = {"lib": LIB, "link": LINK, "src": SRC, "out": OUT}
 STACK_BYTES = 64 << 20
 PENDING_SIGNAL_COUNT = 128
 # -S: no site, so no `.pth` file of the environment runs before the box's limits are set.
@@ -73,6 +74,20 @@ def environment(spec: BoxSpec, path: str, home: str = "/tmp", *, grant: Grant = 
     return {**fixed, **dict(grant.environment), **dict(spec.environment)}
 
 
+def binds(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, grant: Grant) -> list[BindMount]:
+    """Return what of the host's files a box with a root of its own sees."""
+    tool_dir = spec.tool_dir if toolchain.binds else None  # an image has its own
+    places = ((link_dir, LINK), (spec.src_dir, SRC), (tool_dir, str(tool_dir)))
+    return [
+        *toolchain.binds,
+        *(toolchain.proc if protections.masked_proc else ()),
+        *grant.binds,
+        *(BindMount(source=source, target=target) for source, target in places if source is not None),
+        *(() if spec.out_dir is None else (BindMount(source=spec.out_dir, target=OUT, writable=True),)),
+        *(BindMount(source=Path(source), target=target) for source, target in protections.extra_binds),
+    ]
+
+
 STATE_LABEL, SERVER_LABEL, BOX_LABEL = "grader.state", "grader.server", "grader.box"
 STDIO_NAME = "stdio.sock"
 SHM_BYTES = {Purpose.BUILD: 16 << 20, Purpose.RUN: 64 << 20, Purpose.CHECK: 64 << 20}
@@ -95,97 +110,78 @@ FEWEST_CORES = 8  # on fewer cores than this nothing is kept
 READONLY_PATHS = ("/proc/bus", "/proc/sys", "/proc/sysrq-trigger")
 
 
-def host_options(
-    spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Protections, seccomp_text: str, grant: Grant = NOTHING
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRoot:
+    """What every container of a server is made of. image: its id; seccomp_text: the profile, for a path would not be read."""
+
+    toolchain: Toolchain
+    image: str
+    seccomp_text: str
+
+
+def container(
+    spec: BoxSpec, root: ContainerRoot, settings: BoxSettings, link_dir: Path, protections: Protections, grant: Grant = NOTHING
 ) -> dict[str, Any]:
-    """Return the keyword arguments of the SDK's `create_host_config`."""
-    proc = toolchain.proc if protections.masked_proc else ()
-    readonly = [*toolchain.binds, *proc, *grant.binds, BindMount(source=link_dir, target=LINK)]
-    if spec.src_dir is not None:
-        readonly.append(BindMount(source=spec.src_dir, target=SRC))
-    if spec.tool_dir is not None and toolchain.binds:
-        readonly.append(BindMount(source=spec.tool_dir, target=str(spec.tool_dir)))
-    binds = [f"{bind.source}:{bind.target}:ro" for bind in readonly]
-    if spec.out_dir is not None:
-        binds.append(f"{spec.out_dir}:{OUT}:rw")
-    binds += [f"{source}:{target}:ro" for source, target in protections.extra_binds]
+    """Return a container as the engine's API has it."""
+    toolchain, limits = root.toolchain, spec.limits
+    uid = slot_uid(spec.slot, spec.purpose) if protections.own_uid else 0
+    limited = rlimits(limits, process_count=None) if protections.rlimits else {}
     scratch = "mode=1777,nosuid,nodev," + ("noexec" if spec.purpose is Purpose.RUN else "exec")
     if protections.tmp_limit:
-        scratch += f",size={spec.limits.tmp_bytes},nr_inodes={TMP_INODE_COUNT}"
+        scratch += f",size={limits.tmp_bytes},nr_inodes={TMP_INODE_COUNT}"
     covers = dict.fromkeys(toolchain.hidden, "ro,size=4k,nr_inodes=1,mode=0555,nosuid,nodev,noexec")
-    # The SDK passes the profile's text; a path would not be read.
-    security = ["no-new-privileges:true"] if protections.no_new_privileges else []
-    security.append(f"seccomp={seccomp_text if protections.seccomp else 'unconfined'}")
-    options: dict[str, Any] = {
-        "binds": binds,
-        "tmpfs": {"/tmp": scratch, **covers},
-        "network_mode": "none" if protections.own_network else "host",
-        "pid_mode": None if protections.own_pids else "host",
-        "ipc_mode": "private" if protections.own_ipc else "host",
-        "read_only": protections.read_only_root,
-        "cap_drop": ["ALL"] if protections.drop_capabilities else [],
-        "security_opt": security,
-        "oom_score_adj": 900,
-        "init": False,
-        "log_config": {"Type": "none", "Config": {}},
-        "restart_policy": {"Name": "no"},
+    mounts = binds(spec, toolchain, link_dir, protections, grant)
+    host: dict[str, Any] = {
+        "Binds": [f"{bind.source}:{bind.target}:{'rw' if bind.writable else 'ro'}" for bind in mounts],
+        "Tmpfs": {"/tmp": scratch, **covers},
+        "NetworkMode": "none" if protections.own_network else "host",
+        "PidMode": "" if protections.own_pids else "host",
+        "IpcMode": "private" if protections.own_ipc else "host",
+        "CgroupnsMode": "private",
+        "ReadonlyRootfs": protections.read_only_root,
+        "CapDrop": ["ALL"] if protections.drop_capabilities else [],
+        "SecurityOpt": [
+            *(["no-new-privileges:true"] if protections.no_new_privileges else []),
+            f"seccomp={root.seccomp_text if protections.seccomp else 'unconfined'}",
+        ],
+        "MaskedPaths": _masked_paths(spec, toolchain) if protections.masked_proc else [],
+        "ReadonlyPaths": list(READONLY_PATHS) if protections.masked_proc else [],
+        "OomScoreAdj": 900,
+        "Init": False,
+        "LogConfig": {"Type": "none", "Config": {}},
+        "RestartPolicy": {"Name": "no"},
+        # Both limits: without the hard one the engine is sent 0 and the box does not start.
+        "Ulimits": [{"Name": name.removeprefix("RLIMIT_").lower(), "Soft": value, "Hard": value} for name, value in limited.items()],
+        # To read and write, and so to ioctl; never to make nodes.
+        "Devices": [{"PathOnHost": str(node.source), "PathInContainer": node.target, "CgroupPermissions": "rw"} for node in grant.devices],
     }
     if protections.memory_limit:
-        options |= {"mem_limit": spec.limits.memory_bytes, "memswap_limit": spec.limits.memory_bytes}
+        host |= {"Memory": limits.memory_bytes, "MemorySwap": limits.memory_bytes}
     if spec.gpu is not None:
-        options["cpuset_cpus"] = ",".join(map(str, cores_for_boxes(os.sched_getaffinity(0))))
+        host["CpusetCpus"] = ",".join(map(str, cores_for_boxes(os.sched_getaffinity(0))))
     if protections.process_limit:
-        options["pids_limit"] = spec.limits.process_count
+        host["PidsLimit"] = limits.process_count
     if protections.own_ipc and protections.shm_limit:
-        options["shm_size"] = SHM_BYTES[spec.purpose]
-    if protections.rlimits:
-        options["ulimits"] = [
-            # Both limits: without the hard one the engine is sent 0 and the box does not start.
-            {"Name": name.removeprefix("RLIMIT_").lower(), "Soft": value, "Hard": value}
-            for name, value in rlimits(spec.limits, process_count=None).items()
-        ]
-    if grant.devices:
-        # To read and write, and so to ioctl; never to make nodes.
-        options["devices"] = [f"{device.source}:{device.target}:rw" for device in grant.devices]
-    if grant.requests:
-        options["device_requests"] = [dict(request) for request in grant.requests]
-    return options
+        host["ShmSize"] = SHM_BYTES[spec.purpose]
+    return {
+        "Image": root.image,
+        "Cmd": command(spec, {"python": toolchain.python, **PLACES}, stdio=f"{LINK}/{STDIO_NAME}", limited=limited),
+        "Entrypoint": [],
+        "User": f"{uid}:{uid}",
+        "Hostname": "box",
+        "WorkingDir": "/",  # `enter` goes to HOME; the engine would make a directory of its own mode
+        "Env": [f"{name}={value}" for name, value in environment(spec, toolchain.path, grant=grant).items()],
+        "Labels": {STATE_LABEL: settings.state_id, SERVER_LABEL: settings.run_id, BOX_LABEL: spec.box_id},  # for `sweep`
+        "HostConfig": host,
+    }
 
 
-def mask_paths(host_config: dict[str, Any], spec: BoxSpec, toolchain: Toolchain, protections: Protections) -> None:
-    """Set what the SDK has no keyword for: among it, what a box must not see of /proc and /sys. Only a GPU's driver needs /sys."""
+def _masked_paths(spec: BoxSpec, toolchain: Toolchain) -> list[str]:
+    """Return what a container must not see of /proc and /sys. Only a GPU's driver needs /sys."""
     # A box from an image has no files of ours; torch needs its cores.
     unparsed = [] if toolchain.proc else [f"/proc/{name}" for name in OWN_PROC if name != "cpuinfo"]
     paths = [*MASKED_PATHS, *unparsed]
-    if spec.gpu is None:
-        paths = [*(path for path in paths if path.startswith("/proc/")), "/sys"]
-    host_config["CgroupnsMode"] = "private"
-    host_config["MaskedPaths"] = paths if protections.masked_proc else []
-    host_config["ReadonlyPaths"] = list(READONLY_PATHS) if protections.masked_proc else []
-
-
-def create_options(
-    spec: BoxSpec, toolchain: Toolchain, settings: BoxSettings, image: str, protections: Protections, grant: Grant = NOTHING
-) -> dict[str, Any]:
-    """Return the keyword arguments of the SDK's `create_container`, but for the host configuration."""
-    uid = slot_uid(spec.slot, spec.purpose) if protections.own_uid else 0
-    paths = {"python": toolchain.python, "lib": LIB, "link": LINK, "src": SRC, "out": OUT}
-    limited = rlimits(spec.limits, process_count=None) if protections.rlimits else {}
-    return {
-        "image": image,
-        # One of its own for each start: an engine under load may not have forgotten the box before, which was replaced.
-        "name": f"grader-{settings.run_id}-{spec.box_id}-{secrets.token_hex(3)}",
-        "command": command(spec, paths, stdio=f"{LINK}/{STDIO_NAME}", limited=limited),
-        "entrypoint": [],
-        "user": f"{uid}:{uid}",
-        "hostname": "box",
-        "working_dir": "/",  # `enter` goes to HOME; the engine would make a directory of its own mode
-        "environment": environment(spec, toolchain.path, grant=grant),
-        "labels": {STATE_LABEL: settings.state_id, SERVER_LABEL: settings.run_id, BOX_LABEL: spec.box_id},  # for `sweep`
-        "stdin_open": False,
-        "tty": False,
-        "detach": True,
-    }
+    return paths if spec.gpu is not None else [*(path for path in paths if path.startswith("/proc/")), "/sys"]
 
 
 def cores_for_boxes(cores: Collection[int]) -> tuple[int, ...]:

@@ -13,10 +13,9 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -33,7 +32,7 @@ PLACE, PREFIX = Path("/dev/shm"), "grader-toolchain-"
 TMPFS_MAGIC = "tmpfs"
 FREE_FACTOR = 3  # so many times the copy's size has to be available
 COPIER_COUNT = 4
-CHUNK_BYTES = 64 << 20
+ToolchainPart = tuple[str, os.stat_result]  # a file, directory or link, and its facts
 # What compilers, Python, torch, Triton and CUDA read; the rest of /usr/lib is of other programs.
 _LIBRARIES = re.compile(
     r"bfd-plugins|binfmt|ccache|clang.*|compat-ld|cuda.*|gcc.*|gold-ld|llvm.*|locale|nvidia.*|pkgconfig|python3.*|ssl|wsl|[a-z0-9_]+-linux-gnu.*"
@@ -46,15 +45,6 @@ class MemoryToolchainUnavailable(IsolationBroken):
     """The toolchain can't be kept in memory here; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolchainFile:
-    """A file, directory or link to be copied. size: bytes of a file, 0 of others."""
-
-    source: str
-    mode: int
-    size: int
-
-
 @asynccontextmanager
 async def memory_toolchain(settings: BoxSettings, *, wanted: bool | None, place: Path = PLACE) -> AsyncIterator[Path | None]:
     """The directory of this server's copy, removed at the end; None without one.
@@ -62,26 +52,23 @@ async def memory_toolchain(settings: BoxSettings, *, wanted: bool | None, place:
     wanted: None makes a copy where there is room, and warns where there is none; True raises MemoryToolchainUnavailable there.
     """
     await asyncio.to_thread(sweep, place)
-    if wanted is False or settings.image is not None:
-        if wanted and settings.image is not None:
-            raise MemoryToolchainUnavailable("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
-        log.warning("toolchain_on_disk", reason="box_root is an image" if settings.image else "--no-resident-toolchain")
-        yield None
-        return
-    directory = place / f"{PREFIX}{settings.state_id}-{settings.run_id}"
+    directory, lock = place / f"{PREFIX}{settings.state_id}-{settings.run_id}", None
     try:
+        if wanted is False:
+            raise MemoryToolchainUnavailable("--no-resident-toolchain")
+        if settings.image is not None:
+            raise MemoryToolchainUnavailable("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
         lock = await asyncio.to_thread(_make_copy, settings, directory)
     except MemoryToolchainUnavailable as error:
         if wanted:
             raise
         log.warning("toolchain_on_disk", reason=str(error))
-        yield None
-        return
     try:
-        yield directory
+        yield None if lock is None else directory
     finally:
-        await asyncio.to_thread(remove_tree, directory)
-        os.close(lock)
+        if lock is not None:
+            await asyncio.to_thread(remove_tree, directory)
+            os.close(lock)
 
 
 def sweep(place: Path = PLACE) -> int:
@@ -119,14 +106,18 @@ def why_not(size_bytes: int, place: Path = PLACE) -> str | None:
 
 def size_of(toolchain: Toolchain) -> int:
     """How many bytes a copy takes."""
-    return sum(part.size for part in _parts(toolchain))
+    return _size_bytes(_parts(toolchain))
+
+
+def _size_bytes(parts: Iterable[ToolchainPart]) -> int:
+    return sum(facts.st_size for _, facts in parts if stat.S_ISREG(facts.st_mode))
 
 
 def _make_copy(settings: BoxSettings, directory: Path) -> int:
     """Make the copy; returns the descriptor whose lock says that its server lives."""
     toolchain = host_toolchain(settings.runtime_dir / "etc", settings.hidden_paths)
     parts = list(_parts(toolchain))
-    size_bytes = sum(part.size for part in parts)
+    size_bytes = _size_bytes(parts)
     if (reason := why_not(size_bytes, directory.parent)) is not None:
         raise MemoryToolchainUnavailable(f"the toolchain is not kept in memory: {reason}")
     directory.mkdir(mode=0o711)
@@ -142,54 +133,43 @@ def _make_copy(settings: BoxSettings, directory: Path) -> int:
     return lock
 
 
-def copy(parts: list[ToolchainFile], directory: Path) -> None:
+def copy(parts: list[ToolchainPart], directory: Path) -> None:
     """Copy all parts to below `directory`, at their own paths there; OSError where one can't be copied whole."""
-    files = []
-    for part in parts:
-        target = mirrored(directory, Path(part.source))
+    files, directories = [], []
+    for source, facts in parts:
+        target = mirrored(directory, Path(source))
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-        if stat.S_ISDIR(part.mode):
+        if stat.S_ISDIR(facts.st_mode):
             target.mkdir(exist_ok=True, mode=0o755)
-        elif stat.S_ISLNK(part.mode):
-            target.symlink_to(os.readlink(part.source))  # noqa: PTH115  as it is, not resolved
+            directories.append((target, facts))
+        elif stat.S_ISLNK(facts.st_mode):
+            target.symlink_to(os.readlink(source))  # noqa: PTH115  as it is, not resolved
         else:
-            files.append((part, target))
+            files.append((source, target))
     with ThreadPoolExecutor(COPIER_COUNT, thread_name_prefix="toolchain") as pool:
         for _ in pool.map(lambda file: _copy_file(*file), files):
             pass
-    for part in reversed(parts):  # a directory's time counts for Python's finders
-        if stat.S_ISDIR(part.mode):
-            facts = os.stat(part.source)  # noqa: PTH116
-            os.utime(mirrored(directory, Path(part.source)), ns=(facts.st_mtime_ns, facts.st_mtime_ns))
+    for target, facts in reversed(directories):  # a directory's time counts for Python's finders
+        os.utime(target, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
 
 
-def _copy_file(part: ToolchainFile, target: Path) -> None:
+def _copy_file(source: str, target: Path) -> None:
     try:
-        source = os.open(part.source, os.O_RDONLY | os.O_NOFOLLOW)
+        facts = os.lstat(source)
+        shutil.copyfile(source, target)
     except PermissionError:
         return  # boxes have no more rights than we
     except FileNotFoundError:
-        if "__pycache__" in part.source:
+        if "__pycache__" in source:
             return  # Python replaces these at any time
         raise
-    try:
-        facts = os.fstat(source)
-        written = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            count = 0
-            while sent := os.sendfile(written, source, None, CHUNK_BYTES):
-                count += sent
-            if count != facts.st_size:
-                raise OSError(f"{part.source} has {facts.st_size} bytes, and {count} were copied")
-            os.fchmod(written, stat.S_IMODE(facts.st_mode) & 0o755)  # nothing is setuid in a box
-            os.utime(written, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
-        finally:
-            os.close(written)
-    finally:
-        os.close(source)
+    if (size := target.stat().st_size) != facts.st_size:
+        raise OSError(f"{source} has {facts.st_size} bytes, and {size} were copied")
+    target.chmod(stat.S_IMODE(facts.st_mode) & 0o755)  # nothing is setuid in a box
+    os.utime(target, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
 
 
-def _parts(toolchain: Toolchain) -> Iterator[ToolchainFile]:
+def _parts(toolchain: Toolchain) -> Iterator[ToolchainPart]:
     """Yield what is copied: everything that the binds show, once, less what `left_out` names and what boxes must not see."""
     hidden = frozenset(toolchain.hidden_sources)
     roots: list[str] = []
@@ -202,9 +182,9 @@ def _parts(toolchain: Toolchain) -> Iterator[ToolchainFile]:
             yield from _below(source, frozenset())
 
 
-def _below(path: str, hidden: frozenset[str]) -> Iterator[ToolchainFile]:
+def _below(path: str, hidden: frozenset[str]) -> Iterator[ToolchainPart]:
     facts = os.lstat(path)
-    yield ToolchainFile(path, facts.st_mode, facts.st_size if stat.S_ISREG(facts.st_mode) else 0)
+    yield path, facts
     if not stat.S_ISDIR(facts.st_mode) or path in hidden or left_out(path):
         return  # of what is left out there is an empty directory
     try:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from grader.isolation import Availability, Box, BoxSpec, gpu, host_box, launch, probe, processes
-from grader.isolation.directories import box_output, link_directory, slot_uid
+from grader.isolation import BoxSpec, gpu, launch, processes
+from grader.isolation.directories import box_output, slot_uid
+from grader.isolation.host_box import HostIsolation, Launch
 from grader.isolation.settings import BoxSettings
-from grader.isolation.supervision import live
 from grader.isolation.toolchain import package_directory, plug_ins, search_path
 from sandbox.protocol.box_modules import box_modules
 
 UNSAFE = "UNSAFE: a submission sees this host's files and network; use it for your own kernels only"
 
 
-class ProcessIsolation(host_box.HostIsolation):
+class ProcessIsolation(HostIsolation):
     """Makes boxes as plain process trees."""
 
     NAME = "process"
     SAFE = False
+    KEPT_IN_BY = "rlimits"
 
     def __init__(self, settings: BoxSettings, find_driver: Callable[[int], gpu.DriverFiles] = gpu.find_driver) -> None:
         super().__init__(settings, find_driver)
@@ -32,41 +32,18 @@ class ProcessIsolation(host_box.HostIsolation):
             (Path(sys.executable), Path(sys.base_prefix), package_directory("sandbox"), settings.runtime_dir / "run")
         )
 
-    async def check(self) -> Availability:
-        """Start a trivial box."""
-        if self._settings.image is not None:
-            return Availability(usable=False, detail=f"box root {self._settings.box_root} needs a container engine; use box root 'host'")
-        failure = await probe.failure(self)
-        if failure is not None:
-            return Availability(usable=False, detail=failure)
-        warnings = [UNSAFE]
+    def _warnings(self) -> list[str]:
         if os.geteuid() != 0:
-            warnings.append("submissions run as your own user; start the server as root for a uid of their own")
-        elif self._unreachable is not None:
-            warnings.append(f"submissions run as ROOT: no other uid may pass {self._unreachable}; put the Python environment elsewhere")
-        if not self._cgroups.usable:
-            warnings.append("no cgroup can be made here: memory and processes are watched every 50 ms, not limited by the kernel")
-        return Availability(usable=True, detail="rlimits" + (", cgroups" if self._cgroups.usable else ""), warnings=tuple(warnings))
+            return [UNSAFE, "submissions run as your own user; start the server as root for a uid of their own"]
+        if self._unreachable is not None:
+            return [UNSAFE, f"submissions run as ROOT: no other uid may pass {self._unreachable}; put the Python environment elsewhere"]
+        return [UNSAFE]
 
-    @asynccontextmanager
-    async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
-        """Start a box; leaving kills every process of it that can be found."""
+    def _launch(self, spec: BoxSpec, link_dir: Path, driver: gpu.DriverFiles | None, stack: ExitStack, *, limited: bool) -> Launch:
         own_uid = os.geteuid() == 0 and self._unreachable is None
         uid = slot_uid(spec.slot, spec.purpose) if own_uid else os.geteuid()
-        grant = gpu.NOTHING
-        if spec.gpu is not None:
-            grant = gpu.shared(spec.gpu, await asyncio.to_thread(self._find_driver, spec.gpu.minor))
-        with ExitStack() as stack:
-            link_dir = stack.enter_context(link_directory(self._settings, spec))
-            scratch = stack.enter_context(box_output(self._settings, limit_bytes=spec.limits.tmp_bytes, executable=True))
-            cgroup = self._cgroup(spec, stack)
-            launched = self._launch(spec, link_dir, scratch, uid, own_uid, grant, limited=cgroup is not None)
-            async with live(host_box.HostBox(spec, launched, cgroup)) as box:
-                yield box
-
-    def _launch(
-        self, spec: BoxSpec, link_dir: Path, scratch: Path, uid: int, own_uid: bool, grant: gpu.Grant, *, limited: bool
-    ) -> host_box.Launch:
+        grant = gpu.NOTHING if spec.gpu is None or driver is None else gpu.shared(spec.gpu, driver)
+        scratch = stack.enter_context(box_output(self._settings, limit_bytes=spec.limits.tmp_bytes, executable=True))
         packages = (package_directory(module.partition(".")[0]) for module in ("sandbox", *box_modules().values()))
         paths = {
             "python": sys.executable,
@@ -80,22 +57,17 @@ class ProcessIsolation(host_box.HostIsolation):
             table = processes.everything()  # a zombie counts until it is reaped
             count += sum(max(1, table[pid].thread_count) for pid in processes.of_uid(uid, table))
         limits = launch.rlimits(spec.limits, process_count=count)
-        return host_box.Launch(
+        return Launch(
             argv=lambda entered, _: launch.command(spec, paths, limited=limits, entered=entered),
             environment={
                 **launch.environment(spec, search_path(), home=str(scratch), grant=grant),
                 **processes.labels(self._settings, spec.box_id),
             },
             uid=uid,
-            own_uid=own_uid,
         )
 
 
 def _unreachable(paths: tuple[Path, ...]) -> Path | None:
     """Return the first directory on the way to one of `paths` that strangers may not pass."""
-    for path in paths:
-        for step in (path, path.resolve()):
-            for directory in reversed(step.parents):
-                if directory.exists() and not directory.stat().st_mode & stat.S_IXOTH:
-                    return directory
-    return None
+    directories = (directory for path in paths for step in (path, path.resolve()) for directory in reversed(step.parents))
+    return next((directory for directory in directories if directory.exists() and not directory.stat().st_mode & stat.S_IXOTH), None)

@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from grader.isolation import Box, BoxExit, BoxSpec
@@ -105,12 +106,14 @@ class SupervisedBox(ABC):
 
     async def kill(self) -> BoxExit:
         """End it now."""
-        self.end()
+        self.end(BoxCause.KILLED)
         return await self.wait()
 
-    def end(self) -> None:
-        """Begin to end it; `supervise` does the rest."""
-        self._record_cause(BoxCause.KILLED)
+    def end(self, cause: BoxCause) -> None:
+        """Begin to end it for this cause, unless it has ended for another; `supervise` does the rest."""
+        if self._cause is None:
+            self._cause, self._wall_ns = cause, time.monotonic_ns() - self._begin_ns
+            self._struck.set()
 
     @abstractmethod
     async def start(self) -> None:
@@ -163,12 +166,6 @@ class SupervisedBox(ABC):
             await self._clear()
             self._cleared = True
 
-    def _record_cause(self, cause: BoxCause) -> None:
-        """End it for this cause, unless it has ended for another."""
-        if self._cause is None:
-            self._cause, self._wall_ns = cause, time.monotonic_ns() - self._begin_ns
-            self._struck.set()
-
     def _summary(self, code: int | None) -> BoxExit:
         """Say how it ended. code: the main process's, 128 + n for a signal; what it claims counts only where nothing else struck."""
         assert self._cause is not None
@@ -188,9 +185,8 @@ class SupervisedBox(ABC):
         )
 
     def _read(self, descriptor: int) -> None:
-        self._reader = OutputReader(
-            descriptor, cap_bytes=self._spec.limits.output_bytes, on_full=lambda: self._record_cause(BoxCause.OUTPUT_LIMIT)
-        )
+        on_full = partial(self.end, BoxCause.OUTPUT_LIMIT)
+        self._reader = OutputReader(descriptor, cap_bytes=self._spec.limits.output_bytes, on_full=on_full)
 
     def _drain(self) -> None:
         if self._reader is not None and self._cause is not BoxCause.OUTPUT_LIMIT:
@@ -203,14 +199,14 @@ class SupervisedBox(ABC):
                 async with asyncio.timeout(self._wall_s):
                     await self._begun.wait()
             except TimeoutError:
-                self._record_cause(BoxCause.WALL_LIMIT)
+                self.end(BoxCause.WALL_LIMIT)
                 return
 
     async def _watch_host_memory(self) -> None:
         """Hold the memory limit where the driver takes memory for the box."""
         if self._spec.gpu is not None and self._watch_memory:
             await exceeds_host_memory(self._spec.limits.memory_bytes, self._members)
-            self._record_cause(BoxCause.MEMORY_LIMIT)
+            self.end(BoxCause.MEMORY_LIMIT)
 
 
 @asynccontextmanager
@@ -222,7 +218,7 @@ async def live(box: SupervisedBox) -> AsyncIterator[Box]:
         try:
             yield box
         finally:
-            box.end()
+            box.end(BoxCause.KILLED)
             await settled(supervision)
     finally:
         await finish_despite_cancel(box.clear())

@@ -32,11 +32,12 @@ OWN_PROC = ("cpuinfo", "loadavg", "meminfo", "stat", "uptime")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindMount:
-    """A host path and where the box sees it. shared: a part of the host's toolchain, which all boxes see."""
+    """A host path and where the box sees it. shared: a part of the host's toolchain, which all boxes see; writable: else read-only."""
 
     source: Path
     target: str
     shared: bool = False
+    writable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +57,17 @@ class Toolchain:
     proc: tuple[BindMount, ...] = ()
 
 
+def places_of(name: str) -> tuple[Path, ...]:
+    """Return the directories of a package, or the file of a module, as it lies on this host; none where it is not installed."""
+    spec = importlib.util.find_spec(name)
+    return () if spec is None else tuple(map(Path, spec.submodule_search_locations or filter(None, (spec.origin,))))
+
+
 def package_directory(name: str) -> Path:
     """Return where a package of this project lies."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise IsolationBroken(f"the package {name!r} cannot be found; install the project into this Python environment")
-    return Path(next(iter(spec.submodule_search_locations)))
+    if places := places_of(name):
+        return places[0]
+    raise IsolationBroken(f"the package {name!r} cannot be found; install the project into this Python environment")
 
 
 def profile(name: str) -> Path:
@@ -104,20 +110,13 @@ def plug_ins() -> tuple[Path, ...]:
         name = language.module.partition(".")[0]
         if name == "sandbox":
             continue
-        spec = importlib.util.find_spec(name)
-        places = [] if spec is None else [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else [])]
+        places = places_of(name)
         if not places:
             raise IsolationBroken(
                 f"the package {name!r} of the language {language.name!r} is missing; install it, or remove its entry point"
             )
-        packages[Path(places[0])] = None
+        packages[places[0]] = None
     return tuple(packages)
-
-
-def extension_packages() -> tuple[Path, ...]:
-    """Return the directories of installed packages that add to grader, as they lie on this host: a box sees of them what is bound."""
-    specs = (importlib.util.find_spec(name) for name in sorted(package_names()))
-    return tuple(Path(place) for spec in specs if spec is not None for place in spec.submodule_search_locations or ())
 
 
 def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), memory_toolchain_dir: Path | None = None) -> Toolchain:
@@ -131,7 +130,12 @@ def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), mem
     roots += [path for prefix in (*prefixes, *([cuda] if cuda else [])) for path in (prefix, prefix.resolve())]
     binds = _without_nested([BindMount(source=path.resolve(), target=str(path), shared=True) for path in roots])
     etc = tuple(BindMount(source=etc_directory / name, target=f"/etc/{name}") for name in OWN_ETC)
-    ours = (package_directory("sandbox"), package_directory("grader"), *extension_packages())
+    # Packages that add to grader, too: a box sees of them what is bound.
+    ours = [
+        package_directory("sandbox"),
+        package_directory("grader"),
+        *(path for name in sorted(package_names()) for path in places_of(name)),
+    ]
     hidden = [path.resolve() for path in (*ours, *hidden_paths)]
     library = library_binds()
     tests = [(bind, path.relative_to(bind.source)) for bind in library if bind.source.is_dir() for path in test_directories(bind.source)]

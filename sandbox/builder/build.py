@@ -119,10 +119,10 @@ def compile_sources(
     device = device_info(job.device_kind)
     emulated = box_modules.emulated() if device.emulates_cuda else None
     compiler = (emulated or importlib.import_module(device.compiler)).prepare(job, sources, files, place, flags)
-    ways = list(language.headers(job, sources, _new_directory(place / "headers")))
+    ways = list(language.headers(job, sources, new_directory(place / "headers")))
 
     def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:
-        return _attempt(job, language, compiler, headers, _new_directory(place / f"attempt-{headers.name}"), timeout_s)
+        return _attempt(job, language, compiler, headers, new_directory(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
     if tried.code == REJECTED and build_result.MISSING_HIP_HEADER.search(tried.log):
@@ -134,8 +134,7 @@ def compile_sources(
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
-    texts = {path.relative_to(files).as_posix(): path.read_text("utf-8", "replace") for path in files.rglob("*") if path.is_file()}
-    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx), remarks=ptxas.float64_remarks(ptx, texts, ptxas.demangled))
+    return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx))
 
 
 def first_that_does(
@@ -171,10 +170,10 @@ def _attempt(
     result = steps.run(plan, place, timeout_s=timeout_s)
     fallback = None if result.succeeded or result.log.startswith(steps.UNFINISHED) else compiler.fallback()
     if fallback is not None:
-        return _attempt(job, language, fallback, headers, _new_directory(place / "fallback"), timeout_s)
+        return _attempt(job, language, fallback, headers, new_directory(place / "fallback"), timeout_s)
     if not result.succeeded:
-        sources_of = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
-        ptx = {name: ptxas.Ptx.of(source, (place / name).read_text("utf-8", "replace")) for name, source in sources_of.items()}
+        outputs = {name: step.source for step in plan for name in step.outputs if name.endswith(".ptx") and (place / name).exists()}
+        ptx = {name: (source, (place / name).read_text("utf-8", "replace")) for name, source in outputs.items()}
         return BuildAttempt(code=REJECTED, log=ptxas.complaint(result.log, ptx))
     artifact = (place / ARTIFACT).read_bytes()
     try:
@@ -191,7 +190,8 @@ def _compiled(job: wire.BuildJob) -> list[str]:
     return [path for path in job.sources if Path(path).suffix in COMPILED_SUFFIXES]
 
 
-def _new_directory(directory: Path) -> Path:
+def new_directory(directory: Path) -> Path:
+    """Make a directory that is not there, and return it."""
     directory.mkdir()
     return directory
 

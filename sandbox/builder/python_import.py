@@ -1,52 +1,187 @@
-"""Imports a submitted module in the build box, in a process of its own, so that what it compiles is compiled.
+"""Imports a submitted module in the build box, in a process of its own, and compiles the extensions that it asks for.
 
 Usage: `python_import PLACE REPORT MAIN`; PLACE has job.json and module/sources, in which MAIN is the path of the main file. What it leaves
-in REPORT is a claim: it shares its process with the submission.
+in REPORT is a claim: it shares its process with the submission. Texts of extensions that stand in a submitted file word for word are
+compiled under its name and lines, so that errors are found where they were written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
-import importlib.util
 import inspect
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from sandbox.builder.python_compile import CompileFailed, Compiling
-from sandbox.compilers import build_result
-from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, UNSUPPORTED
-from sandbox.languages import python_module, python_stubs
+from sandbox.builder import build
+from sandbox.compilers import build_result, requested_flags
+from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, UNSUPPORTED, Unsupported
+from sandbox.compilers.headers import Headers
+from sandbox.languages import python_module, python_stubs, torch_extension
+from sandbox.languages.python_extensions import Extension
 from sandbox.protocol import box_modules, wire
 from sandbox.protocol.devices import device_info
 
-# What people write kernels with; those that are installed are named to who asks for another.
-PACKAGES = (
-    *("torch", "triton", "numba", "numpy", "einops", "cupy", "cuda.bindings"),
-    *("cuda.tile", "cutlass", "tilelang", "helion", "flashinfer"),
-)
+# What people write kernels with: a file that is named nearly so is not meant.
+PACKAGES = frozenset(["torch", "triton", "numba", "numpy", "einops", "cupy", "cuda", "cutlass", "tilelang", "helion", "flashinfer"])
 REFERENCE = "reference"
 LISTED_COUNT = 12
 SIMILARITY = 0.8  # of 1: two letters exchanged in a name of seven are 0.86
 HIP_COMPILER = "hipcc"
 # What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
-WANTS_GPU = (
-    "no cuda gpus are available",
-    "found no nvidia driver",
-    "0 active drivers",
-    "cuda driver library cannot be found",
-    "cuda_error_no_device",
-    "cudaerrornodevice",
-    "cudaerrorinsufficientdriver",
-    "no cuda-capable device",
-    "cuda is not available",
-    "libcuda.so",
+WANTS_GPU = re.compile(
+    r"no cuda gpus are available|found no nvidia driver|0 active drivers|cuda driver library cannot be found|cuda_error_no_device|"
+    r"cudaerrornodevice|cudaerrorinsufficientdriver|no cuda-capable device|cuda is not available|libcuda\.so",
+    re.IGNORECASE,
 )
+HEADER_SUFFIXES, HEADER_LIMIT_BYTES = (".cuh", ".h", ".hpp", ".inl"), 1 << 20
+SURE_CHARS = 20  # a shorter text may stand there for something else
+
+
+class CompileFailed(RuntimeError):
+    """An extension was not compiled. code: the builder's exit code; log: what the compiler said."""
+
+    def __init__(self, name: str, code: int, log: str) -> None:
+        super().__init__(f"load_inline: {name!r} was not compiled; the compiler's words are in the log")
+        self.code, self.log = code, log
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionLanguage:
+    """A torch extension with flags of its own. user_paths: errors may name these files too."""
+
+    extension: Extension
+    flags: requested_flags.RequestedFlags
+    user_paths: tuple[str, ...]
+
+    def headers(self, job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
+        """Those of a torch extension, with its own directories and macros."""
+        for way in torch_extension.headers_of({**dict.fromkeys(self.user_paths, ""), **sources}, place, job.device_kind):
+            if isinstance(way, str):
+                yield way
+            else:
+                include_dirs = (*way.include_dirs, *self.extension.include_dirs, *self.flags.include_dirs)
+                defines, requested = self.flags.defines(way.defines), frozenset(self.flags.macros)
+                yield dataclasses.replace(way, defines=defines, include_dirs=include_dirs, requested_macros=requested)
+
+    def libraries(self, device_kind: str) -> list[str]:
+        """Those of a torch extension, and its own."""
+        return [*torch_extension.libraries(device_kind), *self.flags.libraries]
+
+    def check(self, artifact: bytes, entry: str) -> str | None:
+        """Return the sentence on a missing module; None where it is there."""
+        return torch_extension.check(artifact, entry) if self.extension.is_module else None
+
+
+class Compiling:
+    """Provides extensions by compiling them. notes: what is said of each that was built; logs: what the compiler said of it; remarks: what
+    their author should know."""
+
+    def __init__(self, job: wire.BuildJob, sources: Path, *, extensions: Path, work: Path) -> None:
+        self._job, self._extensions, self._work = job, extensions, work
+        self._texts = {path: (sources / path).read_text("utf-8", "replace") for path in job.sources}
+        self._compiler = os.environ.get("CXX")  # what a module sets there is for another machine
+        self.notes: list[wire.BuildNote] = []
+        self.logs: list[str] = []
+        self.remarks: list[str] = []
+
+    def provide(self, extension: Extension) -> Path:
+        """The library of an extension; CompileFailed."""
+        target = self._extensions / extension.path
+        if target.exists():
+            return target
+        place = self._work / f"{len(self.logs)}-{extension.key}"
+        files = place / "files"
+        sources = {self._free_name(name, texts): texts for name, texts in extension.files.items()}
+        placed = {name: "".join(text for text, *_ in self._placed(texts, name)) for name, texts in sources.items()}
+        headers = {name: text for name, text in _headers_in(extension.include_dirs) if name not in sources}
+        # The submission's files, so that the compiler can quote them; and headers next to the sources, for the emulated device compiles no
+        # header that it has not translated.
+        for path, text in (self._texts | placed | headers).items():
+            (files / path).parent.mkdir(parents=True, exist_ok=True)
+            (files / path).write_text(text, "utf-8")
+        job = dataclasses.replace(self._job, entry="", sources=(*sources, *headers))
+        (place / "made").mkdir()
+        # The extension's flags; of those that do not count its author hears.
+        made_here = Path(tempfile.gettempdir()).resolve()
+        flags = requested_flags.read(
+            host=extension.cflags,
+            device=extension.cuda_cflags,
+            linker=extension.ldflags,
+            emulated=device_info(self._job.device_kind).emulates_cuda,
+            is_own=lambda directory: directory.resolve().is_relative_to(made_here),
+        )
+        self.remarks += flags.remarks(extension.name)
+        language = ExtensionLanguage(extension=extension, flags=flags, user_paths=tuple(self._texts))
+        os.environ.pop("CXX", None)
+        os.environ |= {} if self._compiler is None else {"CXX": self._compiler}
+        try:
+            tried, note = build.compile_sources(job, language, files, place / "made", flags=flags.device)
+        except Unsupported as refusal:
+            raise CompileFailed(extension.name, UNSUPPORTED, self._refused(refusal, sources)) from None
+        self.logs.append(tried.log)
+        if tried.artifact is None or tried.code != BUILT:
+            raise CompileFailed(extension.name, tried.code, tried.log)
+        self.notes.append(note)
+        self.remarks += note.remarks
+        target.parent.mkdir(parents=True)
+        target.write_bytes(tried.artifact)
+        return target
+
+    def _placed(self, texts: tuple[str, ...], name: str) -> Iterator[tuple[str, str, int]]:
+        """The texts as they are compiled, each with its file and line in the submission, or "" and 0; a directive says where it stands."""
+        line_in_file, elsewhere = 1, False
+        for text in texts:
+            path, line = self._place_of(text)
+            if (path, line) == (name, line_in_file):  # a file that is compiled as it is
+                directive = ""
+            else:
+                directive = f'#line {line} "{_quoted(path)}"\n' if line else f'#line {line_in_file} "{name}"\n' if elsewhere else ""
+            yield f"{directive}{text}\n", path, line
+            line_in_file += text.count("\n") + 1
+            elsewhere = bool(directive) and line > 0
+
+    def _free_name(self, name: str, texts: tuple[str, ...]) -> str:
+        """A name for a file of an extension: its own, unless another file of the submission has that."""
+        return f"inline_{name}" if name in self._texts and texts != (self._texts[name],) else name
+
+    def _refused(self, refusal: Unsupported, sources: Mapping[str, tuple[str, ...]]) -> str:
+        """The sentence, with the line of the submission where that is known."""
+        where, end = f"{refusal.path}:{refusal.line}", 0
+        for placed, path, line in self._placed(sources.get(refusal.path, ()), refusal.path):
+            begin, end = end + 1, end + placed.count("\n")
+            if line and begin < refusal.line <= end:
+                where = f"{path}:{line + refusal.line - begin - 1}"
+        return f"{where}: error: {refusal.sentence}\n"
+
+    def _place_of(self, text: str) -> tuple[str, int]:
+        """The file and line where a text begins; "" and 0 where it does not stand in one place, as one that was put together."""
+        paths = [path for path, whole in self._texts.items() if text in whole] if len(text.strip()) >= SURE_CHARS else []
+        if len(paths) != 1 or self._texts[paths[0]].count(text) != 1:
+            return "", 0
+        whole = self._texts[paths[0]]
+        return paths[0], whole.count("\n", 0, whole.index(text)) + 1
+
+
+def _headers_in(directories: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The headers that lie directly in these directories, the first of each name."""
+    names: set[str] = set()
+    for directory in map(Path, directories):
+        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if path.suffix in HEADER_SUFFIXES and path.name not in names and path.is_file() and path.stat().st_size <= HEADER_LIMIT_BYTES:
+                names.add(path.name)
+                yield path.name, path.read_text("utf-8", "replace")
+
+
+def _quoted(path: str) -> str:
+    return path.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def missing_module(error: ModuleNotFoundError, modules: Sequence[str]) -> tuple[int, str] | None:
@@ -59,29 +194,12 @@ def missing_module(error: ModuleNotFoundError, modules: Sequence[str]) -> tuple[
     if top == REFERENCE:
         return IMPORT_FAILED, f"no module '{REFERENCE}': a submission is not given the reference; it can import {files}"
     packages = {name.partition(".")[0] for name in modules}
-    is_package = top in {name.partition(".")[0] for name in PACKAGES}
     close = partial(difflib.get_close_matches, n=1, cutoff=SIMILARITY)
-    similar = [] if is_package else close(error.name, modules) or close(top, sorted(packages))
+    similar = [] if top in PACKAGES else close(error.name, modules) or close(top, sorted(packages))
     if top in packages or similar:
         advice = f"; did you mean '{similar[0]}'?" if similar and similar[0] != error.name else ""
         return IMPORT_FAILED, f"no module '{error.name}'; the files can be imported as {files}{advice}"
-    there = ", ".join(available())
-    return (
-        UNSUPPORTED,
-        f"this grader does not have the Python module '{error.name}'; it has {there}; if it is a file of yours, submit it too",
-    )
-
-
-def available() -> list[str]:
-    """Which of PACKAGES are installed."""
-    return [name for name in PACKAGES if _is_installed(name)]
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
+    return UNSUPPORTED, f"this grader does not have the Python module '{error.name}'; if it is a file of yours, submit it too"
 
 
 def main() -> None:
@@ -103,7 +221,7 @@ def main() -> None:
         code, log = _imported(job, module, main_path)
     except BaseException as error:  # noqa: BLE001  SystemExit too: whatever the module's own code throws
         code, log = _failed(error, module, job.device_kind)
-    note = replace(_joined(compiling.notes), remarks=tuple(dict.fromkeys(remarks)))
+    note = dataclasses.replace(_joined(compiling.notes), remarks=tuple(dict.fromkeys(remarks)))
     log = f"{''.join(compiling.logs) if code == BUILT else ''}{log}"
     report.write_text(json.dumps({"code": code, "log": log, "note": wire.encode(note).decode()}), "utf-8")
     for stream in (sys.stdout, sys.stderr):
@@ -124,7 +242,7 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
     if HIP_COMPILER in str(error):
         return UNSUPPORTED, python_module.complaint(error, module.sources, build_result.HIP_SENTENCE)
     log = python_module.complaint(error, module.sources)
-    if device_info(device_kind).needs_gpu_access and any(words in f"{type(error).__name__}: {error}".lower() for words in WANTS_GPU):
+    if device_info(device_kind).needs_gpu_access and WANTS_GPU.search(f"{type(error).__name__}: {error}") is not None:
         return BUILT, f"{log}note: there is no GPU where a module is built; it is imported again where there is one\n"
     return IMPORT_FAILED, log
 
@@ -143,13 +261,7 @@ def _imported(job: wire.BuildJob, module: python_module.ModuleDirectory, main_pa
     try:
         entry = python_module.find_entry(imported, job.entry)
     except python_module.NoEntry as missing:
-        advice = ""
-        if len(job.sources) > 1:
-            texts = {path: (module.sources / path).read_text("utf-8", "replace") for path in job.sources}
-            candidates = python_module.defining_files(job.sources, texts, python_module.entries(job.entry))
-            where = f"; {' and '.join(candidates)} define one: name the main file first" if candidates else ""
-            advice = f" (the main file is the first one that is named{where})"
-        return ENTRY_NOT_FOUND, f"{main_path}: error: {missing}{advice}\n"
+        return ENTRY_NOT_FOUND, f"{main_path}: error: {missing}\n"
     if inspect.isclass(entry):
         try:
             entry()  # it may compile, too

@@ -4,19 +4,30 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import takewhile
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
 LITERALS = {"string_literal", "raw_string_literal", "char_literal", "system_lib_string"}
-DIRECTIVES = {"preproc_call", "preproc_def", "preproc_function_def", "preproc_include"}
+DEFINITIONS = {"preproc_def", "preproc_function_def"}
+DIRECTIVES = {"preproc_call", "preproc_include", *DEFINITIONS}
 CONDITIONALS = {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else"}
 WORK = {"assignment_expression", "update_expression", "return_statement"}
 NAMES = {"identifier", "field_identifier", "type_identifier", "namespace_identifier"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class SourcePosition:
+    """Surroundings of a piece of source. in_device_code: inside a __global__ or __device__ function that is not for the host too."""
+
+    in_function: bool = False
+    in_macro: bool = False
+    in_device_code: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token(SourcePosition):
     """Token of the source: its bytes' place, and what the tree knows of its surroundings."""
 
     text: str
@@ -25,19 +36,9 @@ class Token:
     line: int
     is_name: bool = False
     starts_region: bool = False  # what stands before belongs to another directive or macro
-    in_function: bool = False
-    in_macro: bool = False
-    in_device_code: bool = False  # inside a __global__ or __device__ function that is not for the host too
     include: str | None = None  # the file named, on the token that names it
     callee: int | None = None  # on `<<<`: where the launched function's name starts
     callee_text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _SourcePosition:
-    in_function: bool = False
-    in_device_code: bool = False
-    in_macro: bool = False
 
 
 @cache
@@ -52,27 +53,24 @@ def syntax_tree(code: bytes) -> Node:
 
 def readable_tree(code: bytes) -> Node:
     """The whole tree, of the code with blanks where the grammar would not go on: places are the same, texts may not be."""
-    return _parser().parse(_mask_specifiers(code)).root_node
+    return syntax_tree(_mask_specifiers(code))
 
 
 def parse(code: bytes) -> list[Token]:
     """All tokens in order, comments left out; a macro's body is parsed as a piece of code of its own."""
     tokens: list[Token] = []
-    masked = _mask_specifiers(code)
     starts_region = True
-    for token in _walk(_parser().parse(masked).root_node, code, 0, 1, _SourcePosition()):
-        if token is None:
-            starts_region = True
-            continue
-        tokens.append(replace(token, starts_region=starts_region))
-        starts_region = False
+    for token in _walk(readable_tree(code), code, 0, 1, SourcePosition()):
+        if token is not None:
+            tokens.append(replace(token, starts_region=starts_region))
+        starts_region = token is None
     return tokens
 
 
 def _mask_specifiers(code: bytes) -> bytes:
     """Blank what the grammar trips over, byte for byte: `__align__(n)`, and the specifiers of lambdas."""
     masked = bytearray(code)
-    for node in _leaves(_parser().parse(code).root_node):
+    for node in _leaves(syntax_tree(code)):
         if node.text == b"__align__":
             end = code.find(b")", node.end_byte)
             masked[node.start_byte : end + 1] = b" " * (end + 1 - node.start_byte)
@@ -94,9 +92,9 @@ def _leaves(root: Node) -> Iterator[Node]:
     return (node for node in descendants(root) if node.child_count == 0)
 
 
-def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _SourcePosition) -> Iterator[Token | None]:
+def _walk(root: Node, code: bytes, offset: int, first_line: int, place: SourcePosition) -> Iterator[Token | None]:
     """Tokens of a tree, None where a directive parts them.  `offset` is where in `code` the tree's text starts."""
-    waiting: list[tuple[Node | None, _SourcePosition]] = [(root, place)]
+    waiting: list[tuple[Node | None, SourcePosition]] = [(root, place)]
     while waiting:
         node, place = waiting.pop()
         if node is None:
@@ -106,22 +104,19 @@ def _walk(root: Node, code: bytes, offset: int, first_line: int, place: _SourceP
         elif node.type in DIRECTIVES:
             yield None
             if node.type == "preproc_include":
-                path = node.child_by_field_name("path")
-                if path is not None and path.text is not None:
-                    yield replace(_token(path, code, offset, first_line, place), include=path.text.decode().strip('<>"'))
-            elif node.type in ("preproc_def", "preproc_function_def"):
-                value = node.child_by_field_name("value")
-                if value is not None and value.text is not None:
-                    start = offset + value.start_byte
-                    line = first_line + value.start_point[0]
-                    yield from _fragment(code[start : offset + value.end_byte], code, start, line, place)
+                if (path := node.child_by_field_name("path")) is not None:
+                    yield replace(_token(path, code, offset, first_line, place), include=_text(path).strip('<>"'))
+            elif node.type in DEFINITIONS and (value := node.child_by_field_name("value")) is not None:
+                start = offset + value.start_byte
+                line = first_line + value.start_point[0]
+                yield from _fragment(code[start : offset + value.end_byte], code, start, line, place)
             yield None
         elif node.child_count == 0 or node.type in LITERALS:
             if node.start_byte >= 0 and node.end_byte > node.start_byte:
                 yield _token(node, code, offset, first_line, place)
         else:
             inside = _enter(node, place)
-            children: list[tuple[Node | None, _SourcePosition]] = [(child, inside) for child in _parts(node)]
+            children: list[tuple[Node | None, SourcePosition]] = [(child, inside) for child in _parts(node)]
             if node.type in CONDITIONALS:
                 children = [(None, inside), *children, (None, inside)]
             waiting.extend(reversed(children))
@@ -146,7 +141,7 @@ def _condition(node: Node) -> Node | None:
     return node.child_by_field_name("condition") or node.child_by_field_name("name")
 
 
-def _enter(node: Node, place: _SourcePosition) -> _SourcePosition:
+def _enter(node: Node, place: SourcePosition) -> SourcePosition:
     if node.type in ("function_definition", "lambda_expression"):
         kinds = {child.type for child in node.children}
         device = "__global__" in kinds or ("__device__" in kinds and "__host__" not in kinds)
@@ -156,15 +151,15 @@ def _enter(node: Node, place: _SourcePosition) -> _SourcePosition:
     return place
 
 
-def _fragment(body: bytes, code: bytes, start: int, line: int, place: _SourcePosition) -> Iterator[Token | None]:
+def _fragment(body: bytes, code: bytes, start: int, line: int, place: SourcePosition) -> Iterator[Token | None]:
     """A macro's body: first taken for statements, else for definitions.  `a##b` is one name to the parser."""
     clean = body.replace(b"\\\n", b" \n").replace(b"\\\r\n", b"  \n").replace(b"##", b"__").replace(b"#", b" ")
     clean = _mask_specifiers(clean)
     prefix = b"void f(){"
-    statements = _parser().parse(prefix + clean + b";}").root_node
+    statements = syntax_tree(prefix + clean + b";}")
     inside = replace(place, in_macro=True)
     if statements.has_error:
-        whole = _parser().parse(clean).root_node
+        whole = syntax_tree(clean)
         if not whole.has_error or b"__global__" in clean:
             yield from _walk(whole, code, start, line, inside)
             return
@@ -173,44 +168,40 @@ def _fragment(body: bytes, code: bytes, start: int, line: int, place: _SourcePos
             yield token
 
 
-def _token(node: Node, code: bytes, offset: int, first_line: int, place: _SourcePosition) -> Token:
+def _token(node: Node, code: bytes, offset: int, first_line: int, place: SourcePosition) -> Token:
     start, end = offset + node.start_byte, offset + node.end_byte
-    callee = _callee(node) if node.type == "<<<" else None
-    span = (offset + callee.start_byte, offset + callee.end_byte) if callee is not None else (0, 0)
+    # `<<<` stands in the arguments of a call.
+    call = node.parent.parent if node.type == "<<<" and node.parent is not None else None
+    callee = call.child_by_field_name("function") if call is not None else None
+    callee_code = b"" if callee is None else code[offset + callee.start_byte : offset + callee.end_byte]
     return Token(
         text=code[start:end].decode(errors="surrogateescape"),
         start=start,
         end=end,
         line=first_line + node.start_point[0],
         is_name=node.type in NAMES,
+        callee=None if callee is None else offset + callee.start_byte,
+        callee_text=" ".join(callee_code.decode(errors="surrogateescape").replace("\\", " ").split()),
         in_function=place.in_function,
         in_macro=place.in_macro,
         in_device_code=place.in_device_code,
-        callee=span[0] if callee is not None else None,
-        callee_text=" ".join(code[slice(*span)].decode(errors="surrogateescape").replace("\\", " ").split()),
     )
 
 
-def _callee(launch: Node) -> Node | None:
-    syntax = launch.parent
-    call = syntax.parent if syntax is not None else None
-    return call.child_by_field_name("function") if call is not None else None
+def _text(node: Node | None) -> str:
+    return "" if node is None else (node.text or b"").decode(errors="surrogateescape")
 
 
 def tested_macros(code: bytes) -> Iterator[str]:
     """The names in the conditions of `#if`, `#ifdef` and their like."""
-    for node in descendants(_parser().parse(code).root_node):
-        condition = _condition(node)
-        if condition is not None:
-            yield from (
-                leaf.text.decode(errors="surrogateescape") for leaf in _leaves(condition) if leaf.type == "identifier" and leaf.text
-            )
+    conditions = filter(None, map(_condition, descendants(syntax_tree(code))))
+    return (_text(leaf) for condition in conditions for leaf in _leaves(condition) if leaf.type == "identifier")
 
 
 def left_out_of_device_code(code: bytes, macro: bytes) -> Iterator[int]:
     """The lines of conditionals within device code that leave work out where the macro is not defined: true only where it is, with another
     statement than a call behind them, and nothing instead."""
-    waiting = [(_parser().parse(_mask_specifiers(code)).root_node, _SourcePosition())]
+    waiting = [(readable_tree(code), SourcePosition())]
     while waiting:
         node, place = waiting.pop()
         inside = _enter(node, place)
@@ -230,7 +221,7 @@ def replaced_where_undefined(code: bytes, macro: bytes) -> list[tuple[int, int]]
     if macro not in code or macro.decode() in defined_macros(code):
         return []
     ranges = []
-    for node in descendants(_parser().parse(code).root_node):
+    for node in descendants(syntax_tree(code)):
         condition, alternative = _condition(node), node.child_by_field_name("alternative")
         if condition is None or alternative is None or node.children[0].type == "#ifndef" or not _needs(condition, macro):
             continue
@@ -263,19 +254,10 @@ def launches_in_device_code(code: bytes) -> bool:
 
 def defined_macros(code: bytes) -> Iterator[str]:
     """The names that the code itself defines as macros."""
-    for node in descendants(_parser().parse(code).root_node):
-        name = node.child_by_field_name("name") if node.type in ("preproc_def", "preproc_function_def") else None
-        if name is not None and name.text is not None:
-            yield name.text.decode(errors="surrogateescape")
+    return (_text(node.child_by_field_name("name")) for node in descendants(syntax_tree(code)) if node.type in DEFINITIONS)
 
 
 def leading_includes(code: bytes) -> list[str]:
     """Return the headers that the code includes, unconditionally, before it defines or undefines a macro of its own."""
-    names = []
-    for node in _parser().parse(code).root_node.children:
-        path = node.child_by_field_name("path") if node.type == "preproc_include" else None
-        if path is not None and path.text is not None:
-            names.append(path.text.decode(errors="surrogateescape").strip('<>"'))
-        elif node.type not in ("comment", "preproc_include"):
-            break
-    return names
+    leading = takewhile(lambda node: node.type in ("comment", "preproc_include"), syntax_tree(code).children)
+    return [_text(node.child_by_field_name("path")).strip('<>"') for node in leading if node.type == "preproc_include"]

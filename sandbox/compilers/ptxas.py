@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from sandbox.compilers.steps import STANDS_IN
@@ -23,8 +22,6 @@ _BODY = re.compile(r"\.entry\s+([\w$]+)")
 _DOUBLE = re.compile(r"\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|mad|fma|div|rcp|sqrt|rsqrt|neg|abs|min|max|cvt)(?:\.\w+)*\.f64[.\s]")
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d{1,9})\s[^\n]*?(?:inlined_at\s+(\d+)\s+(\d{1,9})\s.*)?$")
-_LITERAL = re.compile(r"(?<![\w.])(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])|(?<![\w.])\d+[eE][+-]?\d+(?![\w.])")
-_DOUBLE_WORD = re.compile(r"\bdouble\b")
 KERNEL_LIMIT = 32
 NAME_LIMIT_CHARS = 200
 MANGLED_LIMIT_CHARS = 4000  # a longer one stays as it is
@@ -43,78 +40,20 @@ _COMPLAINT = re.compile(r"^ptxas (?!info|warning).*$", re.MULTILINE)
 _IN_PTX = re.compile(r"ptxas (\S+), line (\d{1,9}); (\w+)\s*: (.*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceLine:
-    """Where an instruction comes from: of the files that a compiler noted, the line of the instruction, and of the call that it was inlined
-    at. Numbers are 0 where nothing is noted."""
-
-    path: str = ""
-    line: int = 0
-    caller_path: str = ""
-    caller_line: int = 0
-
-
-def float64_instructions(texts: Sequence[str]) -> dict[str, list[SourceLine]]:
+def float64_instructions(texts: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
     """Instructions in float64, by the name of the entry whose body they stand in: arithmetic, and conversions to and from it. What a
-    function does that is called is nobody's."""
-    places: dict[str, list[SourceLine]] = {}
+    function does that is called is nobody's. Of each the line, and that of the call that it was inlined at; 0 where none is noted."""
+    lines: dict[str, list[tuple[int, int]]] = {}
     for text in texts:
-        lines = text.splitlines()
-        files = {match[1]: match[2].removeprefix(f"{STANDS_IN[1]}/") for match in map(_FILE.match, lines) if match is not None}
-        entry, place = None, SourceLine()
-        for line in lines:
+        entry, place = None, (0, 0)
+        for line in text.splitlines():
             if _FUNCTION.search(line):
-                entry, place = named[1] if (named := _BODY.search(line)) is not None else None, SourceLine()
+                entry, place = named[1] if (named := _BODY.search(line)) is not None else None, (0, 0)
             elif (loc := _LOC.match(line)) is not None:
-                place = SourceLine(
-                    path=files.get(loc[1], ""), line=int(loc[2]), caller_path=files.get(loc[3] or "", ""), caller_line=int(loc[4] or 0)
-                )
+                place = int(loc[2]), int(loc[4] or 0)
             elif entry is not None and _DOUBLE.match(line):
-                places.setdefault(entry, []).append(place)
-    return places
-
-
-def float64_remarks(
-    texts: Sequence[str], sources: Mapping[str, str], demangled: Callable[[Sequence[str]], Sequence[str]]
-) -> tuple[str, ...]:
-    """Sentences on kernels in CUDA C++ that take no double, and whose source never says `double`: each with the first line that makes one
-    all the same. sources: by the paths that the compiler noted."""
-    sentences: dict[str, None] = {}
-    entries = float64_instructions(texts)
-    for name, places in zip(demangled(list(entries)), entries.values(), strict=True):
-        place = next((in_source for source_line in places if (in_source := _own(source_line, sources)) is not None), None)
-        if place is None or _DOUBLE_WORD.search(name) or _DOUBLE_WORD.search(sources[place[0]]):
-            continue
-        path, number = place
-        lines = sources[path].split("\n")
-        literal = _LITERAL.search(lines[number - 1].split("//")[0]) if 0 < number <= len(lines) else None
-        why = "nothing in the source says `double`"
-        if literal is not None:
-            why = f"the literal `{literal[0]}` is a double; write `{literal[0]}f`"
-        sentences[f"{path}:{number}: computes in float64: {why}"] = None
-    return tuple(sentences)[:REMARK_LIMIT]
-
-
-def _own(place: SourceLine, sources: Mapping[str, str]) -> tuple[str, int] | None:
-    """The line of the submission's own: what a header computes is asked for where it was inlined."""
-    if place.path in sources and place.line:
-        return place.path, place.line
-    return (place.caller_path, place.caller_line) if place.caller_path in sources and place.caller_line else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ptx:
-    """The text that ptxas was given, and the source that it was made of."""
-
-    source: str
-    lines: tuple[str, ...]
-    files: Mapping[str, str]
-
-    @classmethod
-    def of(cls, source: str, text: str) -> Ptx:
-        """Read the files that its lines come from."""
-        lines = tuple(text.splitlines())
-        return cls(source=source, lines=lines, files={match[1]: match[2] for match in map(_FILE.match, lines) if match is not None})
+                lines.setdefault(entry, []).append(place)
+    return lines
 
 
 def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
@@ -156,10 +95,10 @@ def kernels(log: str, ptx: Sequence[str] = ()) -> tuple[KernelUse, ...]:
     return tuple(kernel_uses)
 
 
-def complaint(log: str, ptx: Mapping[str, Ptx]) -> str:
+def complaint(log: str, ptx: Mapping[str, tuple[str, str]]) -> str:
     """The log of a build that failed: without what ptxas tells of kernels, its errors with the user's names and lines.
 
-    ptx: by the name that the log has for it.
+    ptx: by the name that the log has for it, the path of the source that it was made of, and the text.
     """
     log = _INFO_LINES.sub("", log)
     log = _COMPLAINT.sub(lambda match: _in_source(match[0], ptx), log)
@@ -183,18 +122,19 @@ def demangled(names: Sequence[str]) -> list[str]:
     return ["".join(filter(str.isprintable, name))[:NAME_LIMIT_CHARS] for name in plain]
 
 
-def _in_source(line: str, ptx: Mapping[str, Ptx]) -> str:
+def _in_source(line: str, ptx: Mapping[str, tuple[str, str]]) -> str:
     """An error in a line of PTX, that is, in inline assembly, as an error in the line of the source that it came from."""
     match = _IN_PTX.fullmatch(line)
     if match is None or match[1] not in ptx:
         return line
-    text, number = ptx[match[1]], int(match[2])
-    quoted = text.lines[number - 1].strip() if 0 < number <= len(text.lines) else ""
-    origin = text.source
-    for earlier in reversed(text.lines[: number - 1]):  # the place that stands before it, in its function
+    origin, text = ptx[match[1]]
+    lines, number = text.splitlines(), int(match[2])
+    quoted = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    files = {file[1]: file[2] for file in map(_FILE.match, lines) if file is not None}
+    for earlier in reversed(lines[: number - 1]):  # the place that stands before it, in its function
         loc = _LOC.match(earlier)
-        if loc is not None and loc[1] in text.files:
-            origin = f"{text.files[loc[1]].removeprefix(f'{STANDS_IN[1]}/')}({loc[2]})"
+        if loc is not None and loc[1] in files:
+            origin = f"{files[loc[1]].removeprefix(f'{STANDS_IN[1]}/')}({loc[2]})"
             break
         if _FUNCTION.search(earlier):
             break

@@ -130,14 +130,8 @@ def choose_main(paths: Sequence[str], texts: Mapping[str, str], entries: Collect
     files = [path for path in paths if path.endswith(SUFFIX)]
     if not files:
         raise NoMainFile(f"there is no Python file; name one of the files *{SUFFIX}")
-    defining = defining_files(files, texts, entries)
+    defining = [path for path in files if not defined_names(texts[path]).isdisjoint(entries)]
     return defining[0] if len(defining) == 1 else files[0]
-
-
-def defining_files(paths: Sequence[str], texts: Mapping[str, str], entries: Collection[str]) -> list[str]:
-    """The Python files that define an entry at their top level; the first file alone if it does."""
-    defining = [path for path in paths if path.endswith(SUFFIX) and not defined_names(texts[path]).isdisjoint(entries)]
-    return defining[:1] if defining[:1] == list(paths[:1]) else defining
 
 
 def defined_names(text: str) -> set[str]:

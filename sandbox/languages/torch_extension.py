@@ -192,32 +192,29 @@ def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, s
     if len(results) != len(targets):
         raise LaunchRefused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}")
     strides = [slot.strides for slot in slots] or [()] * len(targets)
-    for value, target, tensor, allowed in zip(
-        results, targets, job.outputs, strides, strict=False
-    ):  # there may be outputs that this workload does not have
+    # There may be outputs that this workload does not have.
+    for value, target, tensor, allowed in zip(results, targets, job.outputs, strides, strict=False):
         if not isinstance(value, torch.Tensor):
-            raise LaunchRefused(Status.WRONG_DTYPE, f"output {tensor.name!r} is a {type(value).__name__}; return a torch.Tensor")
+            raise _refused(tensor, f"is a {type(value).__name__}; return a torch.Tensor", Status.WRONG_DTYPE)
         if value.dtype != target.dtype and not (widens and (value.dtype, target.dtype) == (torch.float32, torch.float64)):
-            raise LaunchRefused(Status.WRONG_DTYPE, f"output {tensor.name!r} has dtype {value.dtype}; the problem asks for {target.dtype}")
+            raise _refused(tensor, f"has dtype {value.dtype}; the problem asks for {target.dtype}", Status.WRONG_DTYPE)
         if job.convention is wire.Convention.ARGUMENTS and target.dim() == 0 and value.numel() == 1:
             value = value.view(())
         if value.shape != target.shape:
-            sentence = f"output {tensor.name!r} has shape {tuple(value.shape)}; the problem asks for {tuple(target.shape)}"
-            raise LaunchRefused(Status.WRONG_SHAPE, sentence)
+            raise _refused(tensor, f"has shape {tuple(value.shape)}; the problem asks for {tuple(target.shape)}")
         if value.layout != torch.strided or value.device != target.device or not _lies_plainly(value, target, allowed):
             # A view would leave its work to the copy, which everybody is forgiven.
-            sentence = f"output {tensor.name!r} is not a contiguous tensor on the device; return one, such as by .contiguous()"
-            raise LaunchRefused(Status.WRONG_SHAPE, sentence)
+            raise _refused(tensor, "is not a contiguous tensor on the device; return one, such as by .contiguous()")
         if value.is_neg() or value.is_conj():
-            sentence = (
-                f"output {tensor.name!r} is negated or conjugated only when it is copied; return its values, such as by .resolve_neg()"
-            )
-            raise LaunchRefused(Status.WRONG_SHAPE, sentence)
+            raise _refused(tensor, "is negated or conjugated only when it is copied; return its values, such as by .resolve_neg()")
         if _overlap(value, target):  # by its own doing: the copy that is forgiven would be none
-            sentence = f"output {tensor.name!r} lies where the grader copies it to; return a tensor of your own"
-            raise LaunchRefused(Status.WRONG_SHAPE, sentence)
+            raise _refused(tensor, "lies where the grader copies it to; return a tensor of your own")
         with torch.no_grad():
             target.copy_(value)
+
+
+def _refused(tensor: wire.TensorSpec, sentence: str, status: Status = Status.WRONG_SHAPE) -> LaunchRefused:
+    return LaunchRefused(status, f"output {tensor.name!r} {sentence}")
 
 
 def _lies_plainly(value: torch.Tensor, target: torch.Tensor, allowed: tuple[int, ...]) -> bool:

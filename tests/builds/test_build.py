@@ -53,24 +53,19 @@ extern "C" void solve(const float* a, float* b, long n, cudaStream_t s) { keep<<
 
 
 def test_a_kernel_whose_second_body_does_not_compile_has_its_first(builder):
-    """An object with a destructor has no element for each thread."""
+    """An object with a destructor has no element for each thread. An error of both bodies is given once, in the user's text."""
     built = builder({"kernel.cu": KEPT.replace("WRONG", "")}, "emulated")
-    assert built.code == build.BUILT, built.log
-    assert built.log == ""
-
-
-def test_an_error_of_a_kernel_with_two_bodies_is_given_once(builder):
-    """Of the first body, in the user's text."""
+    assert (built.code, built.log) == (build.BUILT, "")
     built = builder({"kernel.cu": KEPT.replace("WRONG", " b[0] = valeu;").replace("~Kept() { value = 0; }", "")}, "emulated")
     assert built.code == build.REJECTED
     assert built.log.count("error:") == 1 and "kernel.cu:6:" in built.log and "‘valeu’" in built.log
 
 
-def test_a_kernel_is_built_with_its_entry(builder, device_kind):
-    """Raw CUDA, one file."""
-    built = builder({"kernel.cu": KERNEL}, device_kind)
+def test_a_kernel_is_built_with_its_entry_and_always_to_the_same_bytes(builder, device_kind):
+    """Raw CUDA, one file. Nothing of a path or of the hour is in an artifact."""
+    built, again = builder({"kernel.cu": KERNEL}, device_kind), builder({"kernel.cu": KERNEL}, device_kind)
     assert built.code == build.BUILT, built.log
-    assert "solve" in elf.exported_names(built.artifact)
+    assert "solve" in elf.exported_names(built.artifact) and built.artifact == again.artifact
     kernels = [(use.name, use.registers > 0) for use in built.note.kernels]
     assert kernels == ([("add(float const*, float*, long)", True)] if device_kind == "cuda" else [])
     assert built.note == wire.BuildNote(kernels=built.note.kernels)
@@ -81,12 +76,6 @@ def test_several_sources_become_one_artifact(builder, device_kind):
     built = builder(TWO, device_kind)
     assert built.code == build.BUILT, built.log
     assert {"solve", "_Z10last_errorv"} <= set(elf.exported_names(built.artifact))
-
-
-def test_the_same_sources_make_the_same_bytes(builder, device_kind):
-    """Wherever they lie: nothing of a path or of the hour is in an artifact."""
-    first, second = builder({"kernel.cu": KERNEL}, device_kind), builder({"kernel.cu": KERNEL}, device_kind)
-    assert first.artifact is not None and first.artifact == second.artifact
 
 
 @pytest.mark.parametrize(

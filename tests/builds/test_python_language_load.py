@@ -226,8 +226,20 @@ def solution(a, b):
     generator = torch.Generator(device="cuda").manual_seed(1)
     return c + 0 * torch.rand(3, device="cuda", generator=generator)
 """
+# As those of many published Triton kernels do.
+WITH_EINOPS = """from einops import rearrange
+def solution(a, b):
+    return rearrange(rearrange(a, "n -> n 1") + b[:, None], "n 1 -> n")
+"""
+# Next to the submitted ones and in the working directory, as modules do that generate what they compile.
+WRITES_FILES = f"""from pathlib import Path
+(Path(__file__).parent / "made.txt").write_text("x")
+Path("other.txt").write_text("x")
+{PLAIN}"""
 MODULES = {
     "plain": PLAIN,
+    "a wrapper rearranges with einops": WITH_EINOPS,
+    "new files can be written in both boxes": WRITES_FILES,
     "what load_inline compiled in the build box": GOOD_INLINE,
     "tensors are on a GPU": ON_A_GPU,
     "threads of Numba wait for each other": WITH_BARRIER,

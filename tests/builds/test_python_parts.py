@@ -66,15 +66,11 @@ def test_an_error_in_cuda_is_at_the_modules_line(builder, place):
 CAUGHT = INLINE.replace("BODY", " + undefined_thing").replace("module = load_inline", "try:\n    module = load_inline")
 
 
-def test_an_extensions_failure_counts_when_it_is_raised_as_another(builder):
-    """A module that wraps the compiler's failure in one of its own."""
+def test_an_extensions_failure_counts_unless_the_module_goes_on_without_it(builder):
+    """Also where a module wraps it in a failure of its own."""
     handler = "\nexcept RuntimeError as error:\n    raise SystemError('no') from error\n\ndef solution"
     failed = builder(CAUGHT.replace("\n\ndef solution", handler))
     assert failed.code == REJECTED and "undefined_thing" in failed.log
-
-
-def test_a_module_may_go_on_without_an_extension(builder):
-    """One that catches the failure is built."""
     built = builder(CAUGHT.replace("\n\ndef solution", "\nexcept RuntimeError:\n    module = None\n\ndef solution"))
     assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
 
@@ -135,6 +131,11 @@ def test_flags_reach_the_kernels_of_a_gpu(builder, device_kind, flag, found, pla
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        (
+            "def mine(a): ...\ndef other(a): ...",
+            "mine/kernel.py: error: the module has no function 'solve', and no ModelNew, custom_kernel, run, solution; its public "
+            "functions: mine, other; name one of them 'solve'\n",
+        ),
         ("import torch\ndef solution(a, b):\n    return (a + b\n", "mine/kernel.py:3: error: SyntaxError: '(' was never closed"),
         ("def solution(a, b):\n  return a\n return b\n", "mine/kernel.py:3: error: IndentationError"),
         ("def check():\n    raise ValueError('no good')\ncheck()\n", "mine/kernel.py:2: error: ValueError: no good"),
@@ -143,12 +144,12 @@ def test_flags_reach_the_kernels_of_a_gpu(builder, device_kind, flag, found, pla
         ("# coding: nothing\n", "mine/kernel.py:"),
         (f"x = {'(' * 5000}{')' * 5000}\n", "mine/kernel.py:1: error: SyntaxError: too many nested parentheses"),
     ],
-    ids=["syntax", "indentation", "raises", "in_torch", "exit", "coding", "nested"],
+    ids=["no entry", "syntax", "indentation", "raises", "in_torch", "exit", "coding", "nested"],
 )
 def test_an_import_that_fails_is_told_at_the_users_line(builder, text, line):
     """The first line says where in the submitted file, and no frame is ours or torch's."""
     failed = builder(text)
-    assert failed.code == IMPORT_FAILED and failed.artifact is None
+    assert failed.code == (ENTRY_NOT_FOUND if "no function" in line else IMPORT_FAILED) and failed.artifact is None
     assert failed.log.startswith(line), failed.log
     assert "sandbox" not in failed.log and "site-packages" not in failed.log
 
@@ -174,25 +175,18 @@ def test_a_report_of_the_modules_own_is_only_a_claim(builder):
 
 
 @pytest.mark.parametrize(
-    ("report", "code", "said"),
+    ("code", "log", "result"),
     [
-        ({"code": BUILT, "log": "\ud800"}, BUILT, "\\ud800"),
-        ({"code": REJECTED, "log": "not \ud800"}, REJECTED, "not \\ud800"),
-        ({"code": BUILT, "log": "gr\xfc\xdfe"}, BUILT, "gr\xfc\xdfe"),
+        (BUILT, "\ud800", (BUILT, "\\ud800")),
+        (REJECTED, "not \ud800", (REJECTED, "not \\ud800")),
+        (BUILT, "gr\xfc\xdfe", (BUILT, "gr\xfc\xdfe")),
+        *((code, "", (IMPORT_FAILED, None)) for code in ([], 7.0, 5)),
     ],
 )
-def test_a_log_that_can_not_be_printed_is_escaped(builder, report, code, said):
-    """Half a surrogate pair: it was taken for the grader's own fault, of which nobody's quota knows."""
-    report["note"] = wire.encode(wire.BuildNote()).decode()
-    built = builder(forged(repr(json.dumps(report))))
-    assert (built.code, built.log) == (code, said)
-
-
-@pytest.mark.parametrize(("code", "found"), [([], IMPORT_FAILED), (7.0, IMPORT_FAILED), (5, IMPORT_FAILED), (7, REJECTED)])
-def test_a_reported_code_is_a_number_that_a_build_ends_with(builder, code, found):
-    """What is none can't be told from a broken builder's."""
-    report = {"code": code, "log": "", "note": wire.encode(wire.BuildNote()).decode()}
-    assert builder(forged(repr(json.dumps(report)))).code == found
+def test_a_reported_log_is_escaped_and_a_code_is_one_that_a_build_ends_with(builder, code, log, result):
+    """Half a surrogate pair was taken for the grader's own fault, of which nobody's quota knows; so was another code."""
+    built = builder(forged(repr(json.dumps({"code": code, "log": log, "note": wire.encode(wire.BuildNote()).decode()}))))
+    assert (built.code, built.log if result[1] else None) == result
 
 
 @pytest.mark.parametrize(
@@ -218,14 +212,6 @@ def test_the_entry_is_found_by_its_names_or_as_the_only_function(text, entry, fo
             python_module.find_entry(module, entry)
     else:
         assert python_module.find_entry(module, entry).__name__ == found
-
-
-def test_a_missing_entry_is_told_with_what_there_is(builder):
-    """And with what to do."""
-    failed = builder("def mine(a): ...\ndef other(a): ...")
-    log = failed.log
-    assert failed.code == ENTRY_NOT_FOUND
-    assert "its public functions: mine, other; name one of them 'solve'" in log
 
 
 def test_what_is_printed_is_cut_and_comes_after_the_error(builder):

@@ -23,7 +23,7 @@ from grader.isolation.docker import DockerIsolation
 from grader.isolation.settings import BoxSettings, Protections
 from sandbox.protocol.wire import BoxCause
 from tests import fakes
-from tests.containment.inventory import NAME, places, traces
+from tests.containment.inventory import NAME, marked, places, traces
 from tests.requirements import absent
 from tests.turns import TURN_VARIABLE
 
@@ -124,6 +124,11 @@ class Cage:
         ended = await self.run(attack, **options)
         return ended.output.decode(errors="replace").splitlines()
 
+    async def refuses(self, attack, denied, control, **protections):
+        """See that an attack prints `denied`, and as the control that it gets through without these protections."""
+        assert await self.says(attack) == [denied]
+        assert await self.says(attack, **protections) == [control]
+
     async def on_host(self, attack, **options):
         """Run it on the bare host, where nothing keeps it in: the control of what no box can be without."""
         command = [sys.executable, "-I", "-S", "-c", self.code(attack)]
@@ -161,14 +166,7 @@ class Cage:
 
     def leftovers(self):
         """Return the processes on this host that carry our marker."""
-        found = []
-        for directory in Path("/proc").glob("[0-9]*"):
-            try:
-                if self.marker.encode() in (directory / "cmdline").read_bytes() and int(directory.name) != os.getpid():
-                    found.append(int(directory.name))
-            except OSError:
-                continue
-        return found
+        return marked(self.marker)
 
 
 @pytest.fixture(scope="session", autouse=True)

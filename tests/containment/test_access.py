@@ -22,8 +22,7 @@ CAP_SYS_RESOURCE = 24
 
 async def test_22_the_server_cannot_be_signalled(cage):
     attack = f"attempt('signal', lambda: os.kill({os.getpid()}, 0))"
-    assert await cage.says(attack) == ["signal DENIED ESRCH"]
-    assert await cage.says(attack, without=["own_pids", "own_uid"]) == ["signal THROUGH None"]
+    await cage.refuses(attack, "signal DENIED ESRCH", "signal THROUGH None", without=["own_pids", "own_uid"])
 
 
 async def test_24_killing_everybody_kills_only_oneself(cage, root_only):
@@ -131,8 +130,7 @@ async def test_39_no_secret_is_in_the_environment_or_in_any_command_line(cage, m
                     pass
     print('SEEN', 'hunter' + '2' in seen)
     """
-    assert await cage.says(attack) == ["SEEN False"]
-    assert await cage.says(attack, environment=(("CONTROL", "hunter2"),)) == ["SEEN True"]
+    await cage.refuses(attack, "SEEN False", "SEEN True", environment=(("CONTROL", "hunter2"),))
 
 
 async def test_40_the_hosts_proc_is_masked(cage):
@@ -250,8 +248,7 @@ async def test_50_no_device_is_made_or_found(cage):
 
 async def test_51_no_keyring_is_shared(cage):
     attack = "attempt('add_key', lambda: call(248, b'user', b'grader-test', b'x', 1, -3) > 0)"
-    assert await cage.says(attack) == ["add_key DENIED EPERM"]
-    assert await cage.says(attack, without=["seccomp"]) == ["add_key THROUGH True"]
+    await cage.refuses(attack, "add_key DENIED EPERM", "add_key THROUGH True", without=["seccomp"])
 
 
 async def test_52_calls_with_a_history_are_refused(cage):

@@ -37,7 +37,7 @@ extern "C" void {entry}(const float* a, const float* b, float* c, int64_t n, {mo
     if (n > 0) add<<<(n + 255) / 256, 256, 0, stream>>>(a, b, c, n);
 }}
 """
-EXTENSION = """#include <torch/extension.h>
+BODY = """#include <torch/extension.h>
 {kernel}
 torch::Tensor forward(torch::Tensor a, torch::Tensor b) {{
     auto c = torch::empty_like(a);
@@ -45,32 +45,25 @@ torch::Tensor forward(torch::Tensor a, torch::Tensor b) {{
     if (n > 0) add<<<(n + 255) / 256, 256>>>(a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>(), n);
     return c;
 }}
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward); }}
 """
-INLINE = """import torch
+EXTENSION = BODY + 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward); }}\n'
+INLINE = f"""import torch
 from torch.utils.cpp_extension import load_inline
 
 CUDA = r'''
-#include <torch/extension.h>
-{kernel}
-torch::Tensor sum(torch::Tensor a, torch::Tensor b) {{
-    auto c = torch::empty_like(a);
-    const int64_t n = a.numel();
-    if (n > 0) add<<<(n + 255) / 256, 256>>>(a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>(), n);
-    return c;
-}}
-'''
-module = load_inline(name="added", cpp_sources="torch::Tensor sum(torch::Tensor a, torch::Tensor b);", cuda_sources=CUDA, functions=["sum"])
+{BODY}'''
+DECLARED = "torch::Tensor forward(torch::Tensor a, torch::Tensor b);"
+module = load_inline(name="added", cpp_sources=DECLARED, cuda_sources=CUDA, functions=["forward"])
 
 
-{entry}
+{{entry}}
 """
 ENTRIES = {
-    "native": "def solution(a, b):\n    return module.sum(a, b)\n",
-    "kernelbench": "class ModelNew(torch.nn.Module):\n    def forward(self, a, b):\n        return module.sum(a, b)\n",
-    "reference_kernels": "def custom_kernel(data):\n    a, b = data\n    return module.sum(a, b)\n",
-    "flashinfer": "def run(a, b):\n    return module.sum(a, b)\n",
-    "robust_kbench": "def forward(a, b):\n    return module.sum(a, b)\n",
+    "native": "def solution(a, b):\n    return module.forward(a, b)\n",
+    "kernelbench": "class ModelNew(torch.nn.Module):\n    def forward(self, a, b):\n        return module.forward(a, b)\n",
+    "reference_kernels": "def custom_kernel(data):\n    a, b = data\n    return module.forward(a, b)\n",
+    "flashinfer": "def run(a, b):\n    return module.forward(a, b)\n",
+    "robust_kbench": "def forward(a, b):\n    return module.forward(a, b)\n",
 }
 
 

@@ -65,56 +65,49 @@ async def made(isolation_name, settings, host):
     await found.close()
 
 
-def spec_of(slot, host, code):
-    return BoxSpec(
+def access_to(host):
+    return GpuAccess(index=0, uuid="GPU-1", name="none", minor=0, triton_dir=host / "triton")
+
+
+async def lines_of(made, slot, host, code, **changes):
+    """What a box with the GPU prints, once it has ended well."""
+    spec = BoxSpec(
         box_id=f"g{os.getpid()}",
         purpose=Purpose.RUN,
         argv=("{python}", "-I", "-S", "-c", code),
         limits=probe.LIMITS,
         slot=slot,
-        gpu=GpuAccess(index=0, uuid="GPU-1", name="none", minor=0, triton_dir=host / "triton"),
+        gpu=access_to(host),
     )
-
-
-async def ending_of(made, spec):
-    async with made.start(spec) as box:
-        return await box.wait()
+    async with made.start(replace(spec, **changes)) as box:
+        ended = await box.wait()
+    assert ended.cause is BoxCause.EXITED and ended.exit_code == 0, ended
+    return ended.output.decode().splitlines()
 
 
 async def test_a_box_opens_its_one_gpu_and_sees_no_other(made, slot, host):
-    """The nodes work, the driver's files and Triton's are there to be read only, and no node can be made."""
+    """The nodes work, the driver's files and Triton's are there to be read only, and no node can be made. A box without a GPU has none."""
     if not made.SAFE:
         pytest.skip("a plain process sees the host's own /dev")
-    ended = await ending_of(made, spec_of(slot, host, LOOK))
-    lines = ended.output.decode().splitlines()
-    assert ended.cause is BoxCause.EXITED and ended.exit_code == 0, lines
+    lines = await lines_of(made, slot, host, LOOK)
     assert lines[0] == "['nvidia-uvm', 'nvidia0', 'nvidiactl']"
     assert lines[1] == r"b'\x00\x00\x00\x00' b'\x00\x00\x00\x00' b''"
     assert lines[2] == f"cuda ['libcuda.so.1', 'libcuda.so.{VERSION}'] ['cuda_utils.so']"
     assert set(lines[3].replace("Read-only file system", "denied").replace("Permission denied", "denied").split()) == {"denied"}
     assert lines[4] == "Operation not permitted"
     assert lines[5].split()[0] == "True" and lines[5].split()[2] == "False"
-
-
-async def test_a_box_without_a_gpu_has_no_node(made, slot, host):
-    """On the same host."""
-    if not made.SAFE:
-        pytest.skip("a plain process sees the host's own /dev")
     code = "import os; print([n for n in os.listdir('/dev') if n.startswith('nvidia')], os.environ.get('CUDA_VISIBLE_DEVICES'))"
-    ended = await ending_of(made, replace(spec_of(slot, host, code), gpu=None))
-    assert ended.output == b"[] None\n"
+    assert await lines_of(made, slot, host, code, gpu=None) == ["[] None"]
 
 
 async def test_a_box_is_told_where_its_gpu_is(made, slot, host):
     """By the same variables in every isolation."""
     code = "import os; print(*(os.environ[n] for n in ('CUDA_DEVICE_ORDER', 'CUDA_VISIBLE_DEVICES', 'TRITON_LIBCUDA_PATH')))"
-    ended = await ending_of(made, spec_of(slot, host, code))
     where = ("0", "/grader/driver") if made.SAFE else ("GPU-1", str(Path(host, "usr/local/nvidia/lib64")))
-    assert ended.output.decode().split() == ["PCI_BUS_ID", *where]
+    assert await lines_of(made, slot, host, code) == [" ".join(("PCI_BUS_ID", *where))]
 
 
 async def test_the_trial_of_a_gpu_says_what_does_not_work(made, host):
     """Here libcuda is text, so it ends at the loader."""
-    access = GpuAccess(index=0, uuid="GPU-1", name="none", minor=0, triton_dir=host / "triton")
-    said = await probe.failure(made, access)
+    said = await probe.failure(made, access_to(host))
     assert said is not None and "a box with this GPU ended" in said and "libcuda.so.1" in said

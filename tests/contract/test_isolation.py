@@ -8,8 +8,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -21,6 +21,7 @@ from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from sandbox.protocol.wire import BoxCause
 from tests import fakes
+from tests.containment.inventory import marked
 from tests.waiting import until
 
 LIMITS = replace(fakes.LIMITS, process_count=32, file_bytes=1 << 20, tmp_bytes=4 << 20)
@@ -47,42 +48,24 @@ async def ending_of(isolation, spec):
     return ended
 
 
-def marked(marker):
-    """Return the processes of this host that carry the marker in their command line, and have not just died."""
-    found = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            if marker.encode() in (directory / "cmdline").read_bytes() and int(directory.name) != os.getpid():
-                found.append(int(directory.name))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.fixture
 def marker(place):
     return f"marker-{place.name}"
 
 
-async def test_an_exit_code_is_reported(isolation, slot):
-    ended = await ending_of(isolation, spec_of(slot, "sys.exit(7)"))
-    assert (ended.cause, ended.exit_code, ended.signal) == (BoxCause.EXITED, 7, None)
-
-
-async def test_a_signal_is_reported(isolation, slot):
-    ended = await ending_of(isolation, spec_of(slot, "os.kill(os.getpid(), signal.SIGSEGV)"))
-    assert (ended.cause, ended.exit_code, ended.signal) == (BoxCause.SIGNALLED, None, signal.SIGSEGV)
-
-
-async def test_output_is_captured_from_both_streams(isolation, slot):
-    ended = await ending_of(isolation, spec_of(slot, "os.write(1, b'one '); os.write(2, b'two')"))
-    assert ended.output == b"one two"
-    assert ended.cause is BoxCause.EXITED
-
-
-async def test_input_is_empty(isolation, slot):
-    ended = await ending_of(isolation, spec_of(slot, "print(repr(os.read(0, 1)))"))
-    assert ended.output == b"b''\n"
+@pytest.mark.parametrize(
+    ("code", "cause", "exit_code", "number", "output"),
+    [
+        ("sys.exit(7)", BoxCause.EXITED, 7, None, b""),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", BoxCause.SIGNALLED, None, signal.SIGSEGV, b""),
+        ("os.write(1, b'one '); os.write(2, b'two')", BoxCause.EXITED, 0, None, b"one two"),
+        ("print(repr(os.read(0, 1)))", BoxCause.EXITED, 0, None, b"b''\n"),
+    ],
+    ids=["exit code", "signal", "both streams", "no input"],
+)
+async def test_an_end_and_the_output_are_reported(isolation, slot, code, cause, exit_code, number, output):
+    ended = await ending_of(isolation, spec_of(slot, code))
+    assert (ended.cause, ended.exit_code, ended.signal, ended.output) == (cause, exit_code, number, output)
 
 
 async def test_a_flood_ends_the_box_and_its_head_is_kept(isolation, slot):
@@ -121,18 +104,17 @@ async def test_a_memory_bomb_ends_the_box(isolation, slot):
     assert ended.peak_memory_bytes is not None
 
 
-async def test_a_fork_bomb_ends_and_leaves_nothing(isolation, slot, marker):
+async def test_a_fork_bomb_ends_and_leaves_nothing(isolation, slot):
     code = """
     for _ in range(200):
         if os.fork() == 0:
             time.sleep(600)
     """
-    ended = await ending_of(isolation, spec_of(slot, code, marker=marker))
+    ended = await ending_of(isolation, spec_of(slot, code))
     assert (ended.cause, ended.exit_code) in ((BoxCause.PROCESS_LIMIT, 1), (BoxCause.EXITED, 1)), ended
-    assert marked(marker) == []
 
 
-async def test_a_daemon_is_gone_after_leaving(isolation, slot, marker):
+async def test_a_daemon_is_gone_after_leaving(isolation, slot):
     """Double fork, a session of its own, no descriptors, and a parent that has ended."""
     code = """
     if os.fork() == 0:
@@ -144,44 +126,35 @@ async def test_a_daemon_is_gone_after_leaving(isolation, slot, marker):
     time.sleep(0.2)
     print("left one behind")
     """
-    ended = await ending_of(isolation, spec_of(slot, code, marker=marker))
+    ended = await ending_of(isolation, spec_of(slot, code))
     assert (ended.cause, ended.output) == (BoxCause.EXITED, b"left one behind\n")
-    assert marked(marker) == []
 
 
-async def test_a_daemon_that_holds_the_output_open_does_not_delay_the_end(isolation, slot, marker):
-    code = "if os.fork() == 0: os.setsid(); time.sleep(600)\nprint('bye')"
-    ended = await ending_of(isolation, spec_of(slot, code, marker=marker))
+async def test_a_daemon_that_holds_the_output_open_does_not_delay_the_end(isolation, slot):
+    ended = await ending_of(isolation, spec_of(slot, "if os.fork() == 0: os.setsid(); time.sleep(600)\nprint('bye')"))
     assert (ended.cause, ended.output) == (BoxCause.EXITED, b"bye\n"), "it does not meet the wall, as the daemon would"
-    assert marked(marker) == []
 
 
 async def test_a_box_is_killed_once_and_says_so_twice(isolation, slot, marker):
+    """A kill after the end changes nothing."""
     async with isolation.start(spec_of(slot, "print('up', flush=True); time.sleep(600)", marker=marker)) as box:
         first = await box.kill()
         assert await box.kill() == first == await box.wait()
-    assert first.cause is BoxCause.KILLED
-    assert marked(marker) == []
-
-
-async def test_a_kill_after_the_end_changes_nothing(isolation, slot):
+    assert first.cause is BoxCause.KILLED and marked(marker) == []
     async with isolation.start(spec_of(slot, "sys.exit(3)")) as box:
         ended = await box.wait()
         assert await box.kill() == ended
     assert ended.exit_code == 3
 
 
-async def test_leaving_ends_a_box_that_runs(isolation, slot, marker):
-    async with isolation.start(spec_of(slot, "time.sleep(600)", marker=marker)):
-        await asyncio.sleep(0.3)
-    assert marked(marker) == []
-
-
-async def test_an_error_of_the_caller_comes_through_and_ends_the_box(isolation, slot, marker):
-    with pytest.raises(ZeroDivisionError):
+@pytest.mark.parametrize("error", [nullcontext(), pytest.raises(ZeroDivisionError)], ids=["left", "error"])
+async def test_leaving_ends_a_box_that_runs(isolation, slot, marker, error):
+    """Also by an error of the caller's, which comes through."""
+    with error:
         async with isolation.start(spec_of(slot, "time.sleep(600)", marker=marker)):
             await asyncio.sleep(0.3)
-            raise ZeroDivisionError
+            if not isinstance(error, nullcontext):
+                raise ZeroDivisionError
     assert marked(marker) == []
 
 
@@ -298,7 +271,6 @@ import asyncio, sys
 from pathlib import Path
 from grader.isolation import BoxSpec, Purpose
 from grader.isolation.select import make
-from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings
 from grader.isolation.probe import LIMITS
 

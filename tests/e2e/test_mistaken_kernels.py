@@ -31,7 +31,7 @@ MISTAKES = {
     "no bounds check": ({"k.cu": RIGHT.replace("if (i < n) ", "")}, 1, "check the bounds of every store"),
     "too many threads": ({"k.cu": RIGHT.replace("256, 0, stream", "2048, 0, stream")}, 1, "line 7 failed with cudaErrorInvalidValue"),
     "no Python entry": ({"k.py": "def a(x, y):\n    return x\n\n\ndef b(x, y):\n    return y\n"}, 1, "name one of them 'solve'"),
-    "no such package": ({"k.py": "import cupy\n\n\ndef solution(a, b):\n    return a + b\n"}, 1, "it has torch, triton, numba, numpy"),
+    "no such package": ({"k.py": "import cupy\n\n\ndef solution(a, b):\n    return a + b\n"}, 1, "does not have the Python module 'cupy'"),
 }
 
 

@@ -1,16 +1,15 @@
 """How a box gets one GPU: what is found on the host, and what each isolation makes of it."""
 
-import os
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from docker.types import HostConfig
 
 from grader.isolation import BoxSpec, GpuAccess, Limits, Purpose, gpu, launch, probe
 from grader.isolation.bubblewrap import BubblewrapIsolation
@@ -138,28 +137,24 @@ def test_a_build_box_gets_no_gpu(access: GpuAccess) -> None:
         replace(run_spec(access), purpose=Purpose.BUILD)
 
 
-def test_a_container_gets_exactly_one_gpu_to_read_and_write(host: Path, access: GpuAccess) -> None:
-    """Never the right to make nodes, and no other node."""
+def test_a_container_gets_exactly_one_gpu_and_the_drivers_files(host: Path, access: GpuAccess) -> None:
+    """Never the right to make nodes, and no other node; the files one by one, to read. Both names of libcuda lead to the same."""
     config = docker_config(run_spec(access), gpu.plain(access, found(host, minor=1)))
     assert config["Devices"] == [
         {"PathOnHost": f"{host}/dev/{name}", "PathInContainer": f"/dev/{name}", "CgroupPermissions": "rw"}
         for name in ("nvidia1", "nvidiactl", "nvidia-uvm")
     ]
-    assert "DeviceRequests" not in config
-
-
-def test_a_containers_driver_files_are_readonly_and_single(host: Path, access: GpuAccess) -> None:
-    """Both names of libcuda lead to the same file; the directory's other files are not there."""
-    binds = docker_config(run_spec(access), gpu.plain(access, found(host)))["Binds"]
+    binds = config["Binds"]
     assert f"{host}/usr/local/nvidia/lib64/libcuda.so.{VERSION}:/grader/driver/libcuda.so.1:ro" in binds
     assert f"{access.triton_dir}:/grader/triton:ro" in binds
     assert not [bind for bind in binds if "nvidia-ml" in bind or bind.split(":")[1] == "/grader/driver"]
 
 
 def docker_config(spec: BoxSpec, grant: gpu.Grant) -> dict[str, Any]:
-    """What the engine is asked for, as the SDK writes it."""
-    options = launch.host_options(spec, TOOLCHAIN, Path("/link"), Protections(), "{}", grant)
-    return dict(HostConfig(version="1.41", **options))
+    """What the engine is asked for."""
+    root = launch.ContainerRoot(toolchain=TOOLCHAIN, image="", seccomp_text="{}")
+    settings = BoxSettings(state_id="t", runtime_dir=Path("/runtime"))
+    return dict(launch.container(spec, root, settings, Path("/link"), Protections(), grant)["HostConfig"])
 
 
 def test_a_gpu_box_is_told_of_its_one_gpu(host: Path, access: GpuAccess) -> None:
@@ -179,58 +174,20 @@ def test_a_gpu_box_is_told_of_its_one_gpu(host: Path, access: GpuAccess) -> None
     assert not [name for name in launch.environment(run_spec(None), "/usr/bin") if name.startswith(("CUDA_V", "TRITON", "LD_"))]
 
 
-CDI_FILE = """cdiVersion: 0.5.0
-kind: nvidia.com/gpu
-devices:
-- containerEdits: {}
-  name: "1"
-- name: all
-"""
-
-
-@pytest.mark.parametrize(
-    ("info", "request_"),
-    [
-        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=GPU-1234"}]}, ("cdi", ["nvidia.com/gpu=GPU-1234"], [])),
-        ({"CDISpecDirs": ["{cdi}"]}, ("cdi", ["nvidia.com/gpu=1"], [])),
-        ({"CDISpecDirs": ["/nowhere"], "Runtimes": {"runc": {}, "nvidia": {}}}, ("nvidia", ["GPU-1234"], [["gpu", "compute"]])),
-    ],
-    ids=["engine 28", "engine 25", "runtime"],
-)
-def test_an_engine_is_asked_for_one_gpu_by_name(
-    tmp_path: Path, access: GpuAccess, info: Mapping[str, Any], request_: tuple[str, list[str], list[list[str]]]
-) -> None:
-    """Where the nodes cannot be named: by CDI if it knows the GPU, else by NVIDIA's runtime."""
-    (tmp_path / "nvidia.yaml").write_text(CDI_FILE)
-    engine = {name: [str(tmp_path)] if value == ["{cdi}"] else value for name, value in info.items()}
-    grant = gpu.requested(access, engine)
-    assert grant is not None
-    config = docker_config(run_spec(access), grant)
-    named = [(one["Driver"], one["DeviceIDs"], one["Capabilities"], one["Count"]) for one in config["DeviceRequests"]]
-    assert named == [(*request_, 0)]
-    assert not config.get("Devices")
-
-
-def test_an_engine_that_knows_nothing_of_gpus_is_not_asked(tmp_path: Path, access: GpuAccess) -> None:
-    """Nor one whose device files name other GPUs."""
-    (tmp_path / "nvidia.yaml").write_text(CDI_FILE.replace('"1"', '"11"'))
-    assert gpu.requested(access, {"CDISpecDirs": [str(tmp_path)], "Runtimes": {"runc": {}}}) is None
-    assert gpu.requested(access, {}) is None
-
-
 # -- boxes of the host ---------------------------------------------------------------------------------------------------
 
 
-def bubblewrap_argv(tmp_path: Path, spec: BoxSpec, grant: gpu.Grant) -> list[str]:
+def bubblewrap_argv(tmp_path: Path, spec: BoxSpec, driver: gpu.DriverFiles | None) -> list[str]:
     isolation = BubblewrapIsolation(BoxSettings(state_id="t", runtime_dir=tmp_path / "runtime"))
-    prepared = isolation._launch("/bin/echo", spec, tmp_path, os.geteuid(), None, grant, limited=True)
-    argv = list(prepared.argv(8, 9))
+    isolation._program = "/bin/echo"
+    with ExitStack() as stack:
+        argv = list(isolation._launch(spec, tmp_path, driver, stack, limited=True).argv(8, 9))
     return argv[: argv.index("--")]
 
 
 def test_bubblewrap_puts_the_nodes_over_its_own_dev(host: Path, access: GpuAccess, tmp_path: Path) -> None:
     """After it is made and before it is closed; exactly the three."""
-    argv = bubblewrap_argv(tmp_path, run_spec(access), gpu.plain(access, found(host)))
+    argv = bubblewrap_argv(tmp_path, run_spec(access), found(host))
     at = [number for number, word in enumerate(argv) if word == "--dev-bind"]
     assert [argv[number + 2] for number in at] == ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"]
     made = next(number for number, word in enumerate(argv) if argv[number : number + 2] == ["--dev", "/dev"])
@@ -240,29 +197,25 @@ def test_bubblewrap_puts_the_nodes_over_its_own_dev(host: Path, access: GpuAcces
 
 def test_bubblewrap_shows_sys_to_a_gpu_box_only(host: Path, access: GpuAccess, tmp_path: Path) -> None:
     """The driver does not start without; what containers do not see of it is covered."""
-    with_gpu = bubblewrap_argv(tmp_path, run_spec(access), gpu.plain(access, found(host)))
-    without = bubblewrap_argv(tmp_path, run_spec(None), gpu.NOTHING)
+    with_gpu = bubblewrap_argv(tmp_path, run_spec(access), found(host))
+    without = bubblewrap_argv(tmp_path, run_spec(None), None)
     assert "/sys" in with_gpu and "--dev-bind" not in without
     assert not [word for word in without if word.startswith("/sys")]
     if Path("/sys/fs").is_dir():
         assert with_gpu.index("/sys") < with_gpu.index("/sys/fs")
 
 
-def test_a_plain_process_is_told_of_its_gpu_by_name(host: Path, access: GpuAccess, tmp_path: Path) -> None:
-    """All GPUs of the host are there, so an index would not do."""
+def test_a_plain_process_is_told_of_its_gpu_by_name(host: Path, access: GpuAccess) -> None:
+    """All GPUs of the host are there, so an index would not do. In a common directory the loader looks anyway, but after the libraries that
+    Python came with."""
     inside = dict(gpu.shared(access, found(host)).environment)
     assert inside["CUDA_VISIBLE_DEVICES"] == "GPU-1234"
     assert inside["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert inside["LD_LIBRARY_PATH"] == inside["TRITON_LIBCUDA_PATH"] == f"{host}/usr/local/nvidia/lib64"
     assert inside["TRITON_CACHE_DIR"] == str(access.triton_dir)
-
-
-def test_a_common_directory_does_not_go_before_the_environments_own_libraries(access: GpuAccess) -> None:
-    """The loader looks there anyway, but after the libraries that Python came with."""
     common = gpu.DriverFiles(nodes=(), directory=Path("/usr/lib/x86_64-linux-gnu"), libraries=())
     inside = dict(gpu.shared(access, common).environment)
-    assert "LD_LIBRARY_PATH" not in inside
-    assert inside["TRITON_LIBCUDA_PATH"] == "/usr/lib/x86_64-linux-gnu"
+    assert "LD_LIBRARY_PATH" not in inside and inside["TRITON_LIBCUDA_PATH"] == "/usr/lib/x86_64-linux-gnu"
 
 
 async def test_a_box_without_its_driver_is_our_fault(host: Path, access: GpuAccess, tmp_path: Path) -> None:
@@ -287,10 +240,7 @@ def test_the_limits_of_a_gpu_run_leave_room_for_the_driver() -> None:
 
 
 def test_a_fourth_of_a_large_host_is_kept_for_the_judges() -> None:
+    """A small one keeps nothing back: taking one core of two from the kernel would cost more than it protects."""
     assert cores_for_boxes(range(16)) == tuple(range(4, 16))
     assert cores_for_boxes({3, 5, 7, 9, 11, 13, 15, 17}) == (7, 9, 11, 13, 15, 17)
-
-
-def test_a_small_host_keeps_nothing_back() -> None:
-    """Taking one core of two from the kernel would cost more than it protects."""
     assert cores_for_boxes({1, 0}) == (0, 1)

@@ -29,7 +29,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def parts(root: Path) -> list[module.ToolchainFile]:
+def parts(root: Path) -> list[module.ToolchainPart]:
     toolchain = Toolchain(
         python="",
         path="",

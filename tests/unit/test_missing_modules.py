@@ -12,11 +12,10 @@ FILES = f"the files can be imported as {', '.join(OWN)}"
 
 
 @pytest.mark.parametrize("name", ["cutlass", "tilelang", "cuda.tile", "helion", "jax", "scipy.special", "kernel_tuner", "tvm"])
-def test_a_package_is_unsupported_with_what_there_is(name: str) -> None:
+def test_a_package_is_unsupported(name: str) -> None:
     code, text = missing_module(ModuleNotFoundError("no", name=name), OWN) or (0, "")
     assert code == UNSUPPORTED
-    assert text.startswith(f"this grader does not have the Python module '{name}'; it has torch, triton, numba, numpy")
-    assert text.endswith("; if it is a file of yours, submit it too")
+    assert text == f"this grader does not have the Python module '{name}'; if it is a file of yours, submit it too"
 
 
 @pytest.mark.parametrize(

@@ -51,17 +51,21 @@ def test_each_kernel_has_what_it_uses():
 
 
 def test_instructions_in_float64_are_counted_where_they_stand():
-    """Arithmetic and conversions of the entry's own body; moves, comparisons, comments and what a called function does are not."""
+    """Arithmetic and conversions of the entry's own body, each with its line; moves, loads, comparisons, comments and what a called
+    function does are not."""
     ptx = """
 .visible .entry h(
     .param .u64 h_param_0
 )
 {
     .reg .f64   %fd<4>;
+    ld.global.f64 %fd3, [%rd2];
     cvt.f64.f32 \t%fd1, %f1;
+    .loc 1 4 5
     @%p1 fma.rn.f64 \t%fd2, %fd1, %fd1, %fd2;
     mov.f64     %fd3, 0d0000000000000000;
     setp.lt.f64 %p2, %fd1, %fd2;
+    .loc 2 900 1, function_name $L__info_string0, inlined_at 1 5 9
     cvt.rn.f32.f64 %f2, %fd2;
     // add.f64 %fd1, %fd1, %fd1;
     add.f32     %f1, %f1, %f1;
@@ -73,6 +77,7 @@ def test_instructions_in_float64_are_counted_where_they_stand():
 """
     (use,) = ptxas.kernels(AMPERE, [ptx, ptx.replace("h(", "other(")])
     assert use.double_instruction_count == 3
+    assert ptxas.float64_instructions([ptx]) == {"h": [(0, 0), (4, 0), (900, 5)]}
 
 
 @pytest.mark.skipif(not os.access("/usr/bin/c++filt", os.X_OK), reason="c++filt is not here")
@@ -121,7 +126,7 @@ def test_what_is_not_said_whole_is_left_out(log):
 def test_an_error_in_inline_assembly_names_the_user_s_line(line, said):
     """ptxas knows the line of a file that nobody has seen; whose text is quoted."""
     log = f"ptxas 0/kernel.ptx, line {line}; error   : Unknown modifier '.u99'\n"
-    assert ptxas.complaint(log, {"0/kernel.ptx": ptxas.Ptx.of("kernel.cu", PTX)}) == f"{said}\n"
+    assert ptxas.complaint(log, {"0/kernel.ptx": ("kernel.cu", PTX)}) == f"{said}\n"
     assert ptxas.complaint(log, {}) == log
 
 
@@ -135,4 +140,4 @@ def test_assembly_that_looks_like_line_information_is_no_harm():
     """The worst is a wrong place in the submitter's own log."""
     text = PTX.replace("\t// begin", '\t.loc 7 7 7\n.file 7 "../../etc/passwd"\n.loc 8 9 9\n\t// begin')
     log = "ptxas 0/kernel.ptx, line 14; error   : x\n"
-    assert ptxas.complaint(log, {"0/kernel.ptx": ptxas.Ptx.of("kernel.cu", text)}).startswith("../../etc/passwd(7): error: x\n")
+    assert ptxas.complaint(log, {"0/kernel.ptx": ("kernel.cu", text)}).startswith("../../etc/passwd(7): error: x\n")

@@ -33,21 +33,9 @@ def test_flags_that_optimise_device_code_reach_nvcc(given, words):
     assert emulated.device == [] and "no effect on the emulated device" in emulated.remarks("x")[0]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        ["-O3"],
-        ["-std=c++20"],
-        ["-lineinfo"],
-        ["--expt-relaxed-constexpr"],
-        ["--extended-lambda"],
-        ["-Xcompiler", "-fPIC,-Wall"],
-        ["-w"],
-        ["-Wno-x"],
-    ],
-)
-def test_what_is_always_done_needs_no_words(given):
-    assert read(device=given) == RequestedFlags()
+def test_what_is_always_done_needs_no_words():
+    always = "-O3 -std=c++20 -lineinfo --expt-relaxed-constexpr --extended-lambda -Xcompiler -fPIC,-Wall -w -Wno-x"
+    assert read(device=always.split()) == RequestedFlags()
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def numba_float64_remarks(kernel: NumbaKernel, path: str) -> tuple[str, ...]:
     """Sentences, each with the line of the literal that is to blame, or of what is computed with an argument or global. path: the file's,
     as it was submitted."""
     places = ptxas.float64_instructions([kernel.ptx]).get(kernel.entry, [])
-    lines = {place.line for place in places} | {place.caller_line for place in places}
+    lines = {line for place in places for line in place}
     arguments = (value for name, value in kernel.types.typemap.items() if name.startswith("arg."))
     meant = any(str(getattr(argument, "dtype", "")) in ("float64", "complex128") for argument in arguments)
     if not places or meant:

@@ -20,7 +20,7 @@ from typing import Any
 from grader_extensions.emulated_cuda import emulated_torch, emulated_triton
 from grader_extensions.modes.box import numba_kernels, numba_ptx
 from grader_extensions.modes.box.static_profile import NVCC, ProfileFindings, profile_cuda, resource_table
-from sandbox.builder.python_compile import ExtensionLanguage
+from sandbox.builder.python_import import ExtensionLanguage
 from sandbox.compilers import ptxas, requested_flags
 from sandbox.languages import python_extensions, python_module, python_stubs
 from sandbox.protocol import wire

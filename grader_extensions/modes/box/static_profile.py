@@ -23,6 +23,7 @@ from typing import Any
 
 from grader_extensions.modes.box.numba_ptx import nvidia_file
 from sandbox.box_init import PR_SET_DUMPABLE
+from sandbox.builder.build import new_directory
 from sandbox.compilers import nvcc, ptxas, steps
 from sandbox.compilers.headers import Headers
 from sandbox.languages import implementation
@@ -107,10 +108,10 @@ def profile_cuda(
     header.parent.mkdir(parents=True)
     header.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n", "utf-8")
     result, attempt = steps.StepsResult(succeeded=False, log=""), place
-    for number, headers in enumerate(language.headers(job, sources, _new_directory(place / "headers"))):
+    for number, headers in enumerate(language.headers(job, sources, new_directory(place / "headers"))):
         if isinstance(headers, Headers):
             headers = replace(headers, include_dirs=(*headers.include_dirs, str(stubs)))
-            attempt = _new_directory(place / f"attempt-{number}")
+            attempt = new_directory(place / f"attempt-{number}")
             paths = enumerate(path for path in sources if path.endswith(".cu"))
             plan = [step for index, path in paths for step in compiler.compile(path, index, headers, attempt)]
             result = steps.run(plan, attempt, timeout_s=ATTEMPT_S)
@@ -129,7 +130,6 @@ def profile_cuda(
     findings.tool(NVCC, ToolOutcome.RAN, f"PTX for {findings.architecture}, with lines")
     uses = ptxas.kernels(result.log, list(texts.values()))
     findings.kernels += uses
-    findings.remarks += ptxas.float64_remarks(list(texts.values()), sources, ptxas.demangled)
     table = findings.free_name("ptxas", (".txt",))
     findings.keep(f"{table}.txt", PTXAS, f"{resource_table(uses)}\n{result.log}".encode("utf-8", "replace"))
     findings.tool(PTXAS, ToolOutcome.RAN, "registers, shared memory, stack and spills of each kernel")
@@ -143,11 +143,6 @@ def resource_table(kernels: Sequence[wire.KernelUse]) -> str:
         f"{kernel.spill_load_bytes:>11} {kernel.double_instruction_count:>8}  {kernel.name}\n"
         for kernel in kernels
     )
-
-
-def _new_directory(directory: Path) -> Path:
-    directory.mkdir()
-    return directory
 
 
 NVDISASM = "nvdisasm"
