@@ -18,10 +18,8 @@ def describe(pattern: wire.WrongPattern) -> str:
     """Where the wrong elements are; "" where the share of wrong elements says it."""
     elements = f"The {'unwritten' if pattern.unwritten else 'wrong'} elements of '{pattern.output}' are"
     match pattern.kind:
-        case PatternKind.EVERYTHING:
+        case PatternKind.EVERYTHING | PatternKind.NONZERO | PatternKind.SCATTERED:
             return ""
-        case PatternKind.NONZERO:
-            return f"All or nearly all elements of '{pattern.output}' whose expected value is not 0 are wrong."
         case PatternKind.REGION:
             return f"{elements} in {' and in '.join(_indices(span, pattern.shape) for span in pattern.ranges)}."
         case PatternKind.LAST_ROWS_OR_COLUMNS:
@@ -33,10 +31,7 @@ def describe(pattern: wire.WrongPattern) -> str:
         case PatternKind.LOWER_TRIANGLE:
             return f"{elements} those below the diagonal."
         case PatternKind.DIAGONAL:
-            tile = pattern.ranges[0].step
-            return f"{elements} {'those' if tile == 1 else f'in the tiles of {tile} x {tile}'} on the diagonal."
-        case PatternKind.SCATTERED:
-            return f"{elements} scattered over all of it."
+            return f"{elements} those on the diagonal."
     assert_never(pattern.kind)
 
 
@@ -61,16 +56,12 @@ def likely_cause(trial: wire.Trial) -> str:
             return "The kernel likely skips these elements; write all of them, zeros too."
         case PatternKind.UPPER_TRIANGLE | PatternKind.LOWER_TRIANGLE:
             return "A comparison of row and column, such as a mask, is likely wrong."
-        case PatternKind.DIAGONAL if ranges[0].step == 1:
-            return "A comparison of row and column, such as a mask, is likely off by one."
         case PatternKind.DIAGONAL:
-            return "These tiles likely take a path of their own, as for a mask; check its conditions and barriers."
+            return "A comparison of row and column, such as a mask, is likely off by one."
     return ""
 
 
 def _cause_of_range(span: IndexRange, shape: Sequence[int], *, unwritten: bool) -> str:
-    if span.width > 1:
-        return f"The threads of a block likely cover only part of a tile of {span.step}; compare their number with it." if unwritten else ""
     if span.step > 1:
         fastest = span.axis is None or span.axis == _long_axes(shape)[-1]
         if fastest and span.step in VECTORS:
@@ -106,8 +97,6 @@ def _indices(span: IndexRange, shape: Sequence[int]) -> str:
 
 
 def _words(span: IndexRange, name: str, names: str) -> str:
-    if span.width > 1:
-        return f"{names} {span.first} to {span.first + span.width - 1} of every {span.step}"
     if span.step > 1:
         end = "on" if span.last + span.step >= span.size else f"to {span.last}"
         ending = "th" if 10 < span.step % 100 < 20 else {1: "st", 2: "nd", 3: "rd"}.get(span.step % 10, "th")

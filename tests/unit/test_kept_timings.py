@@ -13,10 +13,9 @@ from tests.clock import Seconds
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.judge.baseline import KEPT_S, HostActivity, KeptTimings
-    from sandbox.judge.timing import interleaved
-    from sandbox.judge.timing.interleaved import SoloTimings, TimingSetup, with_new_nulls
-    from sandbox.judge.timing.overhead import outdated
+    from sandbox.judge import baseline
+    from sandbox.judge.baseline import KEPT_S, HostActivity, KeptTimings, with_new_nulls
+    from sandbox.judge.timing import SoloTimings, TimingSetup, outdated
 
     TIMINGS = SoloTimings(
         null_ns={False: [1_000], True: [1_000]}, floor_ns=[900], run_ns={"eager": [101_000]}, null_work_ns={False: 10.0, True: 20.0}
@@ -106,7 +105,7 @@ def test_a_problem_whose_times_did_not_fit_has_none_for_a_while() -> None:
 @pytest.mark.parametrize(("clock", "more_ns"), [(wire.Clock.DEVICE_EVENTS, 250), (wire.Clock.HOST, 0)])
 def test_kept_times_have_null_runs_of_now(monkeypatch: pytest.MonkeyPatch, clock: wire.Clock, more_ns: int) -> None:
     """What the protocol costs by now is in the baselines' runs too, so that a baseline's own time is as it was. Not by the host's clock."""
-    monkeypatch.setattr(interleaved, "null_runs", lambda *_, floor=False, **__: [(900 if floor else 1_000) + 250] * 3)
+    monkeypatch.setattr(baseline, "null_runs", lambda *_, floor=False, **__: [(900 if floor else 1_000) + 250] * 3)
     renewed = with_new_nulls(TIMINGS, runner(clock), None)  # type: ignore[arg-type]  # null runs alone need it
     assert renewed.run_ns == {"eager": [101_000 + more_ns]} and renewed.floor_ns[0] == 900 + more_ns
     assert renewed.null_work_ns == TIMINGS.null_work_ns  # the probe's runs are as much longer

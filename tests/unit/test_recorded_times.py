@@ -16,15 +16,14 @@ from typing import Any
 
 import pytest
 
-from sandbox.judge.timing.stopping import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind
+from sandbox.judge.timing import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 from tests.gpu.figures import HALF_WIDTH, WINNER, half_width
 
 if AFTER_COLLECTION:
-    from sandbox.judge.timing import overhead
-    from sandbox.judge.timing.interleaved import EAGER, NULL, OWN_NULL, SUBJECT
-    from sandbox.judge.timing.stopping import LookAllowance
+    from sandbox.judge import timing
+    from sandbox.judge.timing import EAGER, NULL, OWN_NULL, SUBJECT, LookAllowance
     from tests.gpu.clock_records import against, forth_less_back, net_of, records
     from tests.gpu.replayed_turns import FIXED, RULES, cut, replay
 
@@ -126,7 +125,7 @@ def test_the_control_loses_by_a_process_that_is_slow(monkeypatch: pytest.MonkeyP
         return sum(len(_losers(path, "NONE")) for path in (RECORD, AT_RANDOM, THIRTY, BUSY, QUIET))
 
     with_rule = loser_count()
-    monkeypatch.setattr(overhead, "APART_NS", 1e9)
+    monkeypatch.setattr(timing, "APART_NS", 1e9)
     assert loser_count() >= 2 * with_rule
 
 
