@@ -360,9 +360,9 @@ def cgroup_account(theirs: str, ours: str, root: Path = CGROUPS) -> Path | None:
     v1 has the controller cpuacct; v2 counts in each cgroup. See cgroups(7).
     """
     # Controllers and path of each hierarchy; no controllers: v2.
-    own, boxed = ([line.split(":", 2)[1:] for line in text.splitlines() if line.count(":") >= 2] for text in (ours, theirs))
-    directories = dict(own)
-    for controllers, path in boxed:
+    entries = [[line.split(":", 2)[1:] for line in text.splitlines() if line.count(":") >= 2] for text in (theirs, ours)]
+    directories = dict(entries[1])
+    for controllers, path in entries[0]:
         if directories.get(controllers) is None or f"{directories[controllers]}/".startswith(f"{path.rstrip('/')}/"):
             continue
         file = root / controllers / path.lstrip("/") / ("cpuacct.usage" if controllers else "cpu.stat")

@@ -1067,8 +1067,8 @@ def _text(value: str, where: str) -> str:
 def _union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in arguments:
         return None
-    *others, last = (kind for kind in arguments if kind is not type(None))
-    for kind in others:
+    *first_kinds, last_kind = (kind for kind in arguments if kind is not type(None))
+    for kind in first_kinds:
         with suppress(WireError):
             return _value(kind, value, where)
-    return _value(last, value, where)
+    return _value(last_kind, value, where)
