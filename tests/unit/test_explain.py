@@ -88,8 +88,7 @@ def test_other_errors_look_like_no_precision() -> None:
 
 def test_the_answer_of_the_run_before_is_recognised() -> None:
     """Bit by bit; the control is another wrong answer."""
-    a, b = inputs()
-    before = (a + 1) @ b
+    before = (inputs()[0] + 1) @ inputs()[1]
     assert explained(before.clone(), earlier=before).symptom is Symptom.PREVIOUS_ANSWER
     assert explained(before + 1, earlier=before).symptom is None
 

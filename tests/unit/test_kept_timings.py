@@ -36,20 +36,16 @@ def kept(clock: Seconds, *, conditions: dict[str, str] = QUIET, digest: str = "d
     return timings
 
 
-def test_all_workloads_are_found_or_none() -> None:
+def test_all_workloads_are_found_or_none_for_some_minutes() -> None:
     """A job whose second workload was never timed needs new times of all."""
-    timings = kept(Seconds())
+    clock = Seconds()
+    timings = kept(clock)
     assert timings.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
     assert timings.find(problem(), [SMALL, LARGE], QUIET) is None
     timings.keep(problem(), {LARGE.workload_id: TIMINGS}, QUIET)
     assert timings.find(problem(), [SMALL, LARGE], QUIET) == {"small": TIMINGS, "large": TIMINGS}
     assert timings.find(problem(), [replace(SMALL, axes={"n": 11})], QUIET) is None
     assert timings.find(problem("other"), [SMALL], QUIET) is None
-
-
-def test_they_are_used_for_some_minutes() -> None:
-    clock = Seconds()
-    timings = kept(clock)
     clock.now_s += KEPT_S - 1
     assert timings.find(problem(), [SMALL], QUIET) is not None
     clock.now_s += 2

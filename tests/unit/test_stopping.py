@@ -15,22 +15,19 @@ from functools import cache
 
 import pytest
 
+from sandbox.judge.timing import (
+    LOOKS,
+    HalfWidth,
+    InterimEstimate,
+    LookAllowance,
+    end_of,
+    inflation,
+    quantile,
+    sampled_half_width,
+    t_quantile,
+    target,
+)
 from sandbox.protocol.wire import MeasurementEnd
-from tests.collection import AFTER_COLLECTION
-
-if AFTER_COLLECTION:
-    from sandbox.judge.timing import (
-        LOOKS,
-        HalfWidth,
-        InterimEstimate,
-        LookAllowance,
-        end_of,
-        inflation,
-        quantile,
-        sampled_half_width,
-        t_quantile,
-        target,
-    )
 
 GRADINGS = 1_500
 WIN, WINNER_SHARE = math.log(1.01), 0.01
