@@ -525,6 +525,7 @@ class IndexRange:
     first: Count
     last: Count
     step: Count = 1
+    width: Count = 1  # another number in older reports only: the first so many of every step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -991,7 +992,6 @@ RETIRED = {  # fields of facts that a ledger may still hold; they are left out
     Measurement: frozenset({"waited_ns", "done_early", "batch", "batch_size", "left_out_count"}),
     Trial: frozenset({"order_swap", "error_map"}),
     KernelProfile: frozenset({"order_swap"}),
-    IndexRange: frozenset({"width"}),
 }
 
 
