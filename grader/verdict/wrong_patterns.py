@@ -15,7 +15,9 @@ WARP = 32
 
 
 def describe(pattern: wire.WrongPattern) -> str:
-    """Where the wrong elements are; "" where the share of wrong elements says it."""
+    """Where the wrong elements are; "" where the share of wrong elements says it, and for what only older reports have."""
+    if _is_of_older_reports(pattern):
+        return ""
     elements = f"The {'unwritten' if pattern.unwritten else 'wrong'} elements of '{pattern.output}' are"
     match pattern.kind:
         case PatternKind.EVERYTHING | PatternKind.NONZERO | PatternKind.SCATTERED:
@@ -35,10 +37,15 @@ def describe(pattern: wire.WrongPattern) -> str:
     assert_never(pattern.kind)
 
 
+def _is_of_older_reports(pattern: wire.WrongPattern) -> bool:
+    """Return whether it is of tiles: the first so many indices of every step."""
+    return any(span.width > 1 for span in pattern.ranges)
+
+
 def likely_cause(trial: wire.Trial) -> str:
     """Return the cause that the pattern points to; "" where it could have several causes, or where a better one is known."""
     pattern = trial.wrong_pattern
-    if pattern is None or trial.symptom is not None or trial.cuda_error:
+    if pattern is None or trial.symptom is not None or trial.cuda_error or _is_of_older_reports(pattern):
         return ""
     unwritten, ranges = pattern.unwritten, pattern.ranges
     match pattern.kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -268,6 +269,15 @@ def test_a_better_cause_is_not_contradicted() -> None:
     for better in ({"symptom": Symptom.FLOAT16}, {"cuda_error": "cudaErrorInvalidValue: invalid argument"}):
         trial = trial_of(reference, at(slice(96, None)), **better)
         assert likely_cause(trial) == "" and "last 4 of 100 rows" in describe(trial)
+
+
+def test_of_the_tiles_of_older_reports_nothing_is_said() -> None:
+    """A competition folds stored facts again."""
+    tiles = wire.IndexRange(axis=0, size=64, first=0, last=63, step=16, width=16)
+    for kind in (PatternKind.DIAGONAL, PatternKind.REGION):
+        pattern = wire.WrongPattern(output="c", shape=(64, 64), kind=kind, count=64, ranges=(tiles,))
+        trial = replace(trial_of(right(64, 64), at(0)), wrong_pattern=pattern)
+        assert describe(trial) == likely_cause(trial) == ""
 
 
 def test_every_kind_of_pattern_is_tested_here() -> None:
