@@ -9,7 +9,7 @@ from grader.model import Decision, Reason, Verdict
 from grader.verdict.wrong_patterns import describe, likely_cause
 from sandbox.protocol import wire
 from sandbox.protocol.devices import FaultKind, fault_of
-from sandbox.protocol.wire import BoxCause, LoadOutcome, PatternKind, Symptom, TrialOutcome
+from sandbox.protocol.wire import BoxCause, LoadOutcome, Symptom, TrialOutcome
 
 _DEVICE_FAULTS = {
     FaultKind.ILLEGAL_ADDRESS: (Reason.ILLEGAL_ADDRESS, "it accessed memory outside its allocations"),
@@ -90,8 +90,7 @@ def _hints(trial: wire.Trial) -> Iterator[str]:
         yield f"A CUDA call of the kernel failed ({trial.cuda_error}); check what each launch and call returns."
     if trial.symptom is not None:
         yield f"{_SYMPTOMS[trial.symptom]}."
-    # An error of precision is scattered by its nature.
-    if trial.wrong_pattern is not None and not (trial.wrong_pattern.kind is PatternKind.SCATTERED and trial.symptom):
+    if trial.wrong_pattern is not None:
         yield describe(trial.wrong_pattern)
     if trial.phase is wire.TrialPhase.CERTIFY and trial.outcome in (TrialOutcome.UNWRITTEN, TrialOutcome.MISMATCHED):
         yield (

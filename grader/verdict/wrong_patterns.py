@@ -15,13 +15,13 @@ WARP = 32
 
 
 def describe(pattern: wire.WrongPattern) -> str:
-    """Where the wrong elements are; "" where the share of wrong elements says it."""
+    """Where the wrong elements are; "" where the share of wrong elements says it, and for what only older reports have."""
+    if _is_of_older_reports(pattern):
+        return ""
     elements = f"The {'unwritten' if pattern.unwritten else 'wrong'} elements of '{pattern.output}' are"
     match pattern.kind:
-        case PatternKind.EVERYTHING:
+        case PatternKind.EVERYTHING | PatternKind.NONZERO | PatternKind.SCATTERED:
             return ""
-        case PatternKind.NONZERO:
-            return f"All or nearly all elements of '{pattern.output}' whose expected value is not 0 are wrong."
         case PatternKind.REGION | PatternKind.LAST_ROWS_OR_COLUMNS:
             joint = " and in " if pattern.kind is PatternKind.REGION else " or in "
             return f"{elements} in {joint.join(_indices(span, pattern.shape) for span in pattern.ranges)}."
@@ -30,17 +30,19 @@ def describe(pattern: wire.WrongPattern) -> str:
         case PatternKind.UPPER_TRIANGLE | PatternKind.LOWER_TRIANGLE:
             return f"{elements} those {'above' if pattern.kind is PatternKind.UPPER_TRIANGLE else 'below'} the diagonal."
         case PatternKind.DIAGONAL:
-            tile = pattern.ranges[0].step
-            return f"{elements} {'those' if tile == 1 else f'in the tiles of {tile} x {tile}'} on the diagonal."
-        case PatternKind.SCATTERED:
-            return f"{elements} scattered over all of it."
+            return f"{elements} those on the diagonal."
     assert_never(pattern.kind)
+
+
+def _is_of_older_reports(pattern: wire.WrongPattern) -> bool:
+    """Return whether it is of tiles: the first so many indices of every step."""
+    return any(span.width > 1 for span in pattern.ranges)
 
 
 def likely_cause(trial: wire.Trial) -> str:
     """Return the cause that the pattern points to; "" where it could have several causes, or where a better one is known."""
     pattern = trial.wrong_pattern
-    if pattern is None or trial.symptom is not None or trial.cuda_error:
+    if pattern is None or trial.symptom is not None or trial.cuda_error or _is_of_older_reports(pattern):
         return ""
     unwritten, ranges = pattern.unwritten, pattern.ranges
     match pattern.kind:
@@ -58,16 +60,12 @@ def likely_cause(trial: wire.Trial) -> str:
             return "The kernel likely skips these elements; write all of them, zeros too."
         case PatternKind.UPPER_TRIANGLE | PatternKind.LOWER_TRIANGLE:
             return "A comparison of row and column, such as a mask, is likely wrong."
-        case PatternKind.DIAGONAL if ranges[0].step == 1:
-            return "A comparison of row and column, such as a mask, is likely off by one."
         case PatternKind.DIAGONAL:
-            return "These tiles likely take a path of their own, as for a mask; check its conditions and barriers."
+            return "A comparison of row and column, such as a mask, is likely off by one."
     return ""
 
 
 def _cause_of_range(span: IndexRange, shape: Sequence[int], *, unwritten: bool) -> str:
-    if span.width > 1:
-        return f"The threads of a block likely cover only part of a tile of {span.step}; compare their number with it." if unwritten else ""
     if span.step > 1:
         fastest = span.axis is None or span.axis == _long_axes(shape)[-1]
         if fastest and span.step in VECTORS:
@@ -103,8 +101,6 @@ def _indices(span: IndexRange, shape: Sequence[int]) -> str:
 
 
 def _words(span: IndexRange, name: str, names: str) -> str:
-    if span.width > 1:
-        return f"{names} {span.first} to {span.first + span.width - 1} of every {span.step}"
     if span.step > 1:
         end = "on" if span.last + span.step >= span.size else f"to {span.last}"
         ending = "th" if 10 < span.step % 100 < 20 else {1: "st", 2: "nd", 3: "rd"}.get(span.step % 10, "th")

@@ -21,8 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from grader_extensions.formats import nests, problem_code
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import Draw, Reference, ReferenceFailed, Task, Tensors
-from sandbox.judge.tensors import is_narrow, numbers, same_bytes
-from sandbox.judge.tolerance import Comparison
+from sandbox.judge.tolerance import Comparison, is_narrow, numbers, same_bytes
 from sandbox.protocol import wire
 
 RUN = "run"

@@ -28,7 +28,7 @@ from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import moved, permutations_of, strides_of, with_strides
 from sandbox.judge import tolerance
 from sandbox.judge.references import Reference, ReferenceFailed, ReferenceTooLarge, Task, Tensors, WeightCheck, blamed
-from sandbox.judge.tensors import memory_of
+from sandbox.judge.tolerance import memory_of
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import wire
 from sandbox.protocol.gate import TENSOR_LIMIT

@@ -13,7 +13,7 @@ import torch
 from sandbox.judge import ReferenceFailed
 from sandbox.judge.inputs import shape_of as shape_at
 from sandbox.judge.references import Tensors
-from sandbox.judge.tensors import dtype_name, memory_of, same_bytes
+from sandbox.judge.tolerance import dtype_name, memory_of, same_bytes
 from sandbox.launch.objects import ATTRIBUTE, BUFFER, MODULE, NAMED_TUPLE, PARAMETER, PLAIN, SUBMODULE
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import RANK_LIMIT, span

@@ -27,8 +27,7 @@ from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import in_memory, tensors_of
 from sandbox.judge import tolerance
 from sandbox.judge.references import ReferenceFailed, Task, Tensors
-from sandbox.judge.tensors import dtype_name, filled, is_nan, is_narrow, same_bytes
-from sandbox.judge.tolerance import Comparison
+from sandbox.judge.tolerance import Comparison, dtype_name, filled, is_nan, is_narrow, same_bytes
 from sandbox.launch import objects
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT

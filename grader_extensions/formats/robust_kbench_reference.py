@@ -25,7 +25,7 @@ from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.nests import permutations_of, strides_of, with_strides
 from sandbox.judge import tolerance
 from sandbox.judge.references import ReferenceFailed, Task, Tensors, blamed
-from sandbox.judge.tensors import same_bytes
+from sandbox.judge.tolerance import same_bytes
 from sandbox.launch.constant_weights import ConstantWeights
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import TENSOR_LIMIT

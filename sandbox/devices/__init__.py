@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sandbox.devices.clock import NativeClock
 
 _CPU_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
+# Names of ceilings, of which FLOPS is followed by a dtype, and the dtype for which they are measured on tensor cores only.
+BYTES, FLOPS, CACHE, FLOAT8 = "bytes_per_s", "flops_per_s:", "l2_bytes", "float8_e4m3fn"
 POISON_BYTE = 0xFF  # all bits set is a NaN in every float format
 
 

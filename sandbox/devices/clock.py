@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -52,53 +52,32 @@ class WaitEnd(IntEnum):
     VIOLATED = 3
 
 
+def _words(names: str) -> list[tuple[str, Any]]:
+    """Fields of 64 bits: counts, nanoseconds, and addresses, of this process or of the device."""
+    return [(name, ctypes.c_uint64) for name in names.split()]
+
+
 class _DriverLibrary(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in FUNCTIONS]
 
 
 class _Copy(ctypes.Structure):
-    _fields_ = [("to", ctypes.c_uint64), ("source", ctypes.c_uint64), ("size_bytes", ctypes.c_uint64)]
+    _fields_ = _words("to source size_bytes")
 
 
 class _NativeRun(ctypes.Structure):
-    _fields_ = [
-        ("publish", ctypes.POINTER(_Copy)),
-        ("publish_count", ctypes.c_uint64),
-        ("snapshot", ctypes.POINTER(_Copy)),
-        ("snapshot_count", ctypes.c_uint64),
-        ("begin", ctypes.c_void_p),
-        ("reached", ctypes.c_void_p),
-        ("end", ctypes.c_void_p),
-        ("fill_count", ctypes.c_uint64),
-        ("copy_count", ctypes.c_uint64),
-        ("duration_ns", ctypes.c_int64),
-    ]
+    _fields_ = _words("publish publish_count snapshot snapshot_count begin reached end fill_count copy_count duration_ns")
 
 
 class _Train(ctypes.Structure):
     _fields_ = [
-        ("runs", ctypes.POINTER(_NativeRun)),
-        ("run_count", ctypes.c_uint64),
-        ("evict", ctypes.c_uint64),
-        ("evict_bytes", ctypes.c_uint64),
-        ("start", ctypes.c_uint64),
-        ("published", ctypes.c_uint64),
-        ("finished", ctypes.c_uint64),
-        ("releasing", ctypes.c_void_p),
-        ("go", ctypes.c_void_p),
-        ("done", ctypes.c_void_p),
-        ("launched", ctypes.c_void_p),
-        ("number", ctypes.c_uint64),
-        ("previous", ctypes.c_uint64),
-        ("launch_limit_ns", ctypes.c_int64),
-        ("limit_ns", ctypes.c_int64),
+        *_words("runs run_count evict evict_bytes start published finished releasing go done launched number previous"),
+        *_words("launch_limit_ns limit_ns"),
         ("link", ctypes.c_int),
-        ("scalars", ctypes.POINTER(ctypes.c_double)),
-        ("scalar_count", ctypes.c_uint64),
-        ("scalars_to", ctypes.c_void_p),
+        *_words("scalars scalar_count scalars_to"),
         ("ending", ctypes.c_int),
         ("code", ctypes.c_int),
-        ("begun", ctypes.c_uint64),
+        *_words("begun"),
     ]
 
 
@@ -109,23 +88,6 @@ class TrainTime:
     durations_ns: tuple[int, ...]
     ending: WaitEnd = WaitEnd.DONE
     code: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signals:
-    """Where the gate's counters lie, what is written and what is there before; and the link that tells when nobody will answer."""
-
-    go_address: int
-    done_address: int
-    launched_address: int
-    published_address: int  # on the device, as the next
-    finished_address: int
-    number: int
-    previous: int
-    limit_ns: int
-    link_fd: int
-    scalar_address: int = 0  # where the scalars of this call are published, in the gate
-    scalars: tuple[float, ...] = ()  # none: all that goes by value was known before
 
 
 Pairs = Sequence[tuple["torch.Tensor", "torch.Tensor"]]  # (to, from), contiguous and of the same size
@@ -139,107 +101,80 @@ class RunCopies:
     snapshot: Pairs
 
 
-class _ClockStage:
-    """Memory of this process for what is copied inside the clock, the same in every train: torch's allocator hands places out
-    by turns, and where a copy reads from is nothing that should be in anybody's time (docs/decisions/0014)."""
+class NativeClock:
+    """Takes trains. cache: a tensor whose overwriting leaves nothing of the inputs in the device's cache.
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._memory: torch.Tensor | None = None
+    What is copied inside the clock lies in memory of this process that is the same in every train: torch's allocator hands places out by
+    turns, and where a copy reads from is nothing that should be in anybody's time (docs/decisions/0014).
+    """
 
-    def places(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def __init__(self, cache: torch.Tensor, libcuda: ctypes.CDLL | None = None) -> None:
+        self._cache = cache
+        self._stage: torch.Tensor | None = None
+        self._library = _compiled()
+        self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
+        self._start = cache.new_zeros(64)  # three words, of bytes at least
+        self._events: list[int] = []
+        self._releasing = self._created("cuStreamCreate", NON_BLOCKING)
+        self._driver = _DriverLibrary(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
+
+    def forget_stage(self) -> None:
+        """Leave the memory to torch's allocator."""
+        self._stage = None
+
+    def _staged(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """A place for each, of its shape, and the same for the same tensor; the tensors themselves where they are too large."""
+        import torch
+
         begins: dict[tuple[int, int], int] = {}
         size_bytes = 0
         for source in tensors:
             if _key(source) not in begins:
                 begins[_key(source)] = size_bytes
                 size_bytes += math.ceil(source.nbytes / ALIGN_BYTES) * ALIGN_BYTES
-        memory = self._of(size_bytes)
-        if memory is None:
-            return list(tensors)
-        return [memory[begins[_key(tensor)] :][: tensor.nbytes].view(tensor.dtype).view(tensor.shape) for tensor in tensors]
-
-    def forget(self) -> None:
-        """Leave the memory to torch's allocator."""
-        self._memory = None
-
-    def _of(self, size_bytes: int) -> torch.Tensor | None:
-        if size_bytes > STAGE_LIMIT_BYTES:
-            return None
-        if self._memory is None or self._memory.nbytes < size_bytes:
-            import torch
-
-            self._memory = None
+        if size_bytes <= STAGE_LIMIT_BYTES and (self._stage is None or self._stage.nbytes < size_bytes):
+            self._stage = None
             with contextlib.suppress(torch.OutOfMemoryError):
-                self._memory = torch.empty(size_bytes, dtype=torch.uint8, device=self._device)
-        return self._memory
+                self._stage = torch.empty(size_bytes, dtype=torch.uint8, device=self._cache.device)
+        if self._stage is None or size_bytes > STAGE_LIMIT_BYTES:
+            return list(tensors)
+        return [self._stage[begins[_key(tensor)] :][: tensor.nbytes].view(tensor.dtype).view(tensor.shape) for tensor in tensors]
 
-
-class NativeClock:
-    """Takes trains. cache: a tensor whose overwriting leaves nothing of the inputs in the device's cache."""
-
-    def __init__(self, cache: torch.Tensor, libcuda: ctypes.CDLL | None = None) -> None:
-        self._cache = cache
-        self.stage = _ClockStage(cache.device)
-        self._library = _compiled()
-        self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
-        self._start = cache.new_zeros(64)  # three words, of bytes at least
-        self._events: list[ctypes.c_void_p] = []
-        self._releasing = self._created("cuStreamCreate", NON_BLOCKING)
-        self._driver = _DriverLibrary(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
-
-    def take(self, runs: Sequence[RunCopies], signals: Signals) -> TrainTime:
-        """Launch all runs, then publish, wait and snapshot for each. One run where scalars are published."""
+    def take(self, runs: Sequence[RunCopies], scalars: Sequence[float] = (), **signals: int) -> TrainTime:
+        """Launch all runs, then publish, wait and snapshot for each. One run where scalars are published: without them all that goes by
+        value was known before. signals: go, done, launched and scalars_to, addresses in the gate; published and finished, addresses on the
+        device; the number of the call, and the previous; limit_ns; link, the descriptor that tells when nobody will answer."""
         publish = [[pair for pair in run.publish if pair[0].numel()] for run in runs]
         snapshot = [[pair for pair in run.snapshot if pair[0].numel()] for run in runs]
         sources = [private for pairs in publish for _, private in pairs]
         targets = [private for pairs in snapshot for private, _ in pairs]
-        staged = self.stage.places([*sources, *targets])
+        staged = self._staged([*sources, *targets])
         for place, private in zip(staged, sources, strict=False):
             place.copy_(private)
         self._libcuda.cuCtxSynchronize()
         while len(self._events) < 3 * len(runs):
             self._events.append(self._created("cuEventCreate"))
         places = iter(staged)
-        published = [_copies([(to, next(places)) for to, _ in pairs]) for pairs in publish]
-        snapshots = [_copies([(next(places), source) for _, source in pairs]) for pairs in snapshot]
-        cars = (_NativeRun * len(runs))(
-            *(
-                _NativeRun(
-                    publish=inward,
-                    publish_count=len(inward),
-                    snapshot=outward,
-                    snapshot_count=len(outward),
-                    begin=self._events[3 * index],
-                    reached=self._events[3 * index + 1],
-                    end=self._events[3 * index + 2],
-                    fill_count=secrets.randbelow(SHIFT_COUNT),
-                    copy_count=secrets.randbelow(SHIFT_COUNT),
-                )
-                for index, (inward, outward) in enumerate(zip(published, snapshots, strict=True))
-            )
-        )
+        inward = [_copies([(to, next(places)) for to, _ in pairs]) for pairs in publish]
+        outward = [_copies([(next(places), source) for _, source in pairs]) for pairs in snapshot]
+        cars = (_NativeRun * len(runs))()
+        for index, car in enumerate(cars):
+            car.publish, car.publish_count = ctypes.addressof(inward[index]), len(inward[index])
+            car.snapshot, car.snapshot_count = ctypes.addressof(outward[index]), len(outward[index])
+            car.begin, car.reached, car.end = self._events[3 * index : 3 * index + 3]
+            car.fill_count, car.copy_count = secrets.randbelow(SHIFT_COUNT), secrets.randbelow(SHIFT_COUNT)
+        values = (ctypes.c_double * len(scalars))(*scalars)
         train = _Train(
-            runs=cars,
+            runs=ctypes.addressof(cars),
             run_count=len(runs),
             evict=self._cache.data_ptr(),
             evict_bytes=self._cache.nbytes,
             start=self._start.data_ptr(),
-            published=signals.published_address,
-            finished=signals.finished_address,
             releasing=self._releasing,
-            go=signals.go_address,
-            done=signals.done_address,
-            launched=signals.launched_address,
-            number=signals.number,
-            previous=signals.previous,
             launch_limit_ns=LAUNCH_LIMIT_NS * len(runs),
-            limit_ns=signals.limit_ns,
-            link=signals.link_fd,
-            scalars=(ctypes.c_double * len(signals.scalars))(*signals.scalars),
-            scalar_count=len(signals.scalars),
-            scalars_to=signals.scalar_address,
+            scalars=ctypes.addressof(values),
+            scalar_count=len(scalars),
+            **signals,
         )
         self._library.take_train(ctypes.byref(self._driver), ctypes.byref(train))
         if train.code == 0:
@@ -248,12 +183,12 @@ class NativeClock:
         durations_ns = tuple(car.duration_ns for car in cars)
         return TrainTime(durations_ns=durations_ns, ending=WaitEnd(train.ending), code=train.code)
 
-    def _created(self, function: str, flags: int = 0) -> ctypes.c_void_p:
+    def _created(self, function: str, flags: int = 0) -> int:
         """Return what a function of the driver creates."""
         handle = ctypes.c_void_p()
         if code := getattr(self._libcuda, function)(ctypes.byref(handle), flags):
             raise RuntimeError(f"{function} fails: code {code}")
-        return handle
+        return handle.value or 0
 
 
 def _key(tensor: torch.Tensor) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from cuda.bindings import driver
 
-from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, driver_result
+from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, ceilings, driver_result
 from sandbox.devices.clock import EVICT_BYTES, SHIFT_COUNT, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
@@ -271,9 +271,7 @@ class CudaDevice:
 
     def ceilings(self) -> dict[str, float]:
         """Measured now: call it once."""
-        from sandbox.devices import ceilings
-
-        return ceilings.measure("cuda")
+        return ceilings.measure(self.TORCH)
 
     def record_baseline_usage(self, before: ForeignUsage, record_path: Path | None) -> None:
         """Ours is what has begun since before; the rest is as the server's first judge saw it."""
@@ -291,7 +289,7 @@ class CudaDevice:
     def check(self, job_id: str) -> wire.Health:
         """Wait for strangers to leave; then a canary has to be right and quick."""
         if self.clock is not None:
-            self.clock.stage.forget()
+            self.clock.forget_stage()
         torch.cuda.empty_cache()
         watch, deadline = self._nvml(), time.monotonic() + SETTLE_S
         while True:

@@ -10,7 +10,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -145,8 +144,6 @@ def cudnn_version(number: int | None) -> str:
 
 def _answer(command: Sequence[str]) -> str:
     """Return what a tool prints; "" where it is missing, or does not answer."""
-    if shutil.which(command[0]) is None:
-        return ""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=ASK_S, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):

@@ -9,35 +9,61 @@ wrong kernel does not wait for them. A measurement that they do not fit is done 
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
-import torch
-
-from sandbox.devices import Arena, Device, open_device
-from sandbox.judge import end_with_parent
-from sandbox.judge.references import Reference, Task, load_task, redact_reference_errors
-from sandbox.judge.runner_link import RunnerLink, connect
-from sandbox.judge.timing.box_load import foreign_cpu_ns
-from sandbox.judge.timing.interleaved import EAGER, PROBE, VARIANTS, WARMUP_COUNT, SoloTimings, time_alone, with_new_nulls
-from sandbox.judge.trial import TRAIN_BYTES, WorkloadContext, arena_bytes, rounded
-from sandbox.launch.kernel import Bound, Loaded
-from sandbox.launch.loop import serve
+from sandbox.devices import Device
+from sandbox.judge.references import ReferenceFailed, Task, redact_reference_errors
+from sandbox.judge.runner_link import RunnerLink, Silence, connect, foreign_cpu_ns, is_ok
+from sandbox.judge.timing import EAGER, LOOKS, NULL, PROBE, SoloTimings, steady
+from sandbox.judge.trial import (
+    TRAIN_BYTES,
+    Run,
+    RunOptions,
+    WorkloadContext,
+    arena_bytes,
+    longest_train,
+    rounded,
+    run,
+    run_train,
+    scalars_are_late,
+)
 from sandbox.protocol import wire
 from sandbox.protocol.devices import throttled
-from sandbox.protocol.gate import Answer, Call, Gate, Slot, Status, receive_job
+from sandbox.protocol.gate import Answer, Call, Operation
 from sandbox.protocol.languages import module_of
-from sandbox.protocol.version import VERSION
 
+SIGN_S = 20.0
+VARIANTS = {EAGER: 0, "compile": 1, "max-autotune": 2, PROBE: 3}  # what the trusted runner can run, by the gate's number
+PROBES = {False: "probe", True: "probe with copy"}
+NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 8}
+ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 24, wire.Clock.HOST: 6}
+ALONE_ROUNDS = 5  # by device clock, at least, each a train there and one back
+PROBE_BENCH_NS, PROBE_BENCH_COUNT = 10_000_000, 5  # on other places each; the first do_bench of a process can take half as long again
+PROBE_FACTOR, SHORT_NS = 2, 5_000.0  # a probe that takes so many times as long as the shortest baseline says nothing of it
+NULL_KERNEL_NS = 2_300.0  # of a null kernel by do_bench, on an H100 and an H200
+# What touching memory costs is 2 to 6 us on an H100 and an H200, more for outputs that are copied. A null kernel takes 2 to 3 us, and
+# copies of outputs that it leaves cold 9 us longer at 16 MB; L2 holds 50.
+TOUCH_LIMIT_NS, NULL_LIMIT_NS = 10_000.0, 40_000.0
+WARM_COUNT = 3  # launches before a single run by device clock; a train begins on the device
+WARMUP_COUNT = 3
+RUN_NOISE_NS, RUN_NOISE_SHARE = 1_500.0, 0.001
+TARGET_NS, TARGET_SHARE = 500.0, 0.005
+ONE_WARM_LAUNCH_NS, NO_WARM_LAUNCH_NS = 1_000_000, 20_000_000  # a kernel that takes longer gets one of these launches, or none
+BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
+COMPILE_S = 380.0  # max-autotune tries many kernels; the judge has to say something before it is taken for dead
+PASSED = wire.TrialOutcome.PASSED
+Arm = Callable[[int], list[Run]]  # a train of so many runs
 KEPT_S = 600.0
 SOLO_SHARE = 0.5  # of a sweep's time, for the baselines while they are alone; the sizes behind that are left out
 # How many cores others may use meanwhile: next to none, unless these are enough for all that judge and baseline do.
@@ -48,7 +74,6 @@ Conditions = Mapping[str, str]
 Key = tuple[str, ...]
 LOAD_S = 60.0
 COMPILE_CACHE = "GRADER_COMPILE_CACHE"
-COMPILED_ANEW = "torch.compile compiles it anew in every call; its time would be the compiler's"
 
 
 class HostActivity:
@@ -145,7 +170,7 @@ class Baseline:
         if cache := os.environ.get(COMPILE_CACHE):
             environment["TORCHINDUCTOR_CACHE_DIR"], environment["TRITON_CACHE_DIR"] = f"{cache}/inductor", f"{cache}/triton"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox.judge.baseline", str(theirs.fileno()), device.KIND],
+            [sys.executable, "-m", "sandbox.judge.baseline_process", str(theirs.fileno()), device.KIND],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
@@ -154,19 +179,27 @@ class Baseline:
         theirs.close()
 
     def place(
-        self, job: wire.Job, task: Task, workloads: Sequence[wire.Workload], links: ExitStack, ceilings: Mapping[str, float]
+        self,
+        task: Task,
+        workloads: Sequence[wire.Workload],
+        links: ExitStack,
+        ceilings: Mapping[str, float],
+        *,
+        kept_times: bool = False,
+        sweep_s: float | None = None,
     ) -> Generator[wire.Fact, None, BaselineRun | None]:
-        """Start the process on a job's problem, with its times alone: those that are kept, or new ones. None where times of an earlier job
-        would do and there are none: then the kernel is verified first."""
-        solo = self.kept.find(job.problem, workloads, self._device.conditions()) if job.kept_times else None
+        """Start the process on a problem, with its times alone: those that are kept, or new ones. kept_times: times of an earlier job will
+        do; None where there are none: then the kernel is verified first. sweep_s: of the sweep that the workloads are of."""
+        problem = task.spec
+        solo = self.kept.find(problem, workloads, self._device.conditions()) if kept_times else None
         # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the host's
         # clock they are not, for the box imports meanwhile.
-        at_once = not job.kept_times or (self._device.CLOCK is wire.Clock.DEVICE_EVENTS and self.kept.unfit(job.problem))
+        at_once = not kept_times or (self._device.CLOCK is wire.Clock.DEVICE_EVENTS and self.kept.unfit(problem))
         if solo is None and not at_once:
             return None
-        trusted = links.enter_context(self.serve(job.problem, job.language))
+        trusted = links.enter_context(self.serve(problem))
         if solo is None:
-            alone = yield from self._time_alone(job, task, workloads, trusted)
+            alone = yield from self._time_alone(task, workloads, trusted, sweep_s)
             return BaselineRun(trusted=trusted, alone=alone, ceilings=ceilings)
         for workload in workloads:
             name = workload.workload_id
@@ -174,33 +207,33 @@ class Baseline:
         return BaselineRun(trusted=trusted, alone=solo, ceilings=ceilings, reused=True)
 
     def _time_alone(
-        self, job: wire.Job, task: Task, workloads: Sequence[wire.Workload], trusted: RunnerLink
+        self, task: Task, workloads: Sequence[wire.Workload], trusted: RunnerLink, sweep_s: float | None
     ) -> Generator[wire.Fact, None, dict[str, SoloTimings]]:
         """Time the baselines while there is no subject, and keep the times of a quiet machine; reports it, because what is compiled for the
         first time takes a while."""
-        compiled = ("compile", *job.problem.baselines) if self._device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
+        compiled = ("compile", *task.spec.baselines) if self._device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
         variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
-        alone, swept, begun_s, activity = dict[str, SoloTimings](), job.mode is wire.Mode.SWEEP, time.monotonic(), HostActivity()
+        alone, begun_s, activity = dict[str, SoloTimings](), time.monotonic(), HostActivity()
         for workload in workloads:
-            if swept and time.monotonic() - begun_s > SOLO_SHARE * job.sweep_s:
+            if sweep_s is not None and time.monotonic() - begun_s > SOLO_SHARE * sweep_s:
                 return alone
-            yield wire.Progress(stage=wire.Stage.BASELINE, workload_id=workload.workload_id if swept else None)
+            yield wire.Progress(stage=wire.Stage.BASELINE, workload_id=None if sweep_s is None else workload.workload_id)
             with redact_reference_errors(hidden=workload.hidden):
                 alone[workload.workload_id] = yield from time_alone(trusted, WorkloadContext.of(task, workload), variants)
         if activity.quiet(os.cpu_count() or 1):
-            self.kept.keep(job.problem, alone, self._device.conditions())
+            self.kept.keep(task.spec, alone, self._device.conditions())
         return alone
 
     @contextmanager
-    def serve(self, problem: wire.ProblemSpec, language: str) -> Iterator[RunnerLink]:
+    def serve(self, problem: wire.ProblemSpec) -> Iterator[RunnerLink]:
         """Let the process run this problem's reference until the context is left."""
         self.started()
-        job = runner_job(problem, language, "", self._device, trusted=True)
+        job = runner_job(problem, "", "", self._device, trusted=True)
 
         def tell() -> None:
             assert self._process.stdin is not None
             self.kept.load(problem)
-            self._process.stdin.write(wire.encode(unsubmitted("baseline", problem, language)))
+            self._process.stdin.write(wire.encode(wire.Prepare(job_id="baseline", problem=problem)))
             self._process.stdin.flush()
 
         with connect(self._device, self._link, job, b"", LOAD_S, before=tell) as runner:
@@ -240,153 +273,175 @@ def runner_job(
     )
 
 
-def unsubmitted(job_id: str, problem: wire.ProblemSpec, language: str = "cuda") -> wire.Job:
-    """A job that is about the problem alone, without a runner."""
-    return wire.Job(
-        job_id=job_id,
-        problem=problem,
-        language=language,
-        entry="",
-        mode=wire.Mode.BENCHMARK,
-        link_path="",
-        artifact_path="",
-        artifact_digest="",
+class Heartbeat:
+    """Says once more what is being done where nothing was said for SIGN_S; made when something was."""
+
+    def __init__(self, stage: wire.Stage, workload_id: str | None = None) -> None:
+        self._fact, self._said = wire.Progress(stage=stage, workload_id=workload_id), time.monotonic()
+
+    def emit_if_due(self) -> Iterator[wire.Progress]:
+        """Emit it, if it is time."""
+        if time.monotonic() - self._said >= SIGN_S:
+            self._said = time.monotonic()
+            yield self._fact
+
+
+def with_new_nulls(timings: SoloTimings, trusted: RunnerLink, bench: WorkloadContext) -> SoloTimings:
+    """Times of an earlier job with null runs of now, while there is no subject: what the protocol costs changes with the host, by
+    microseconds, and what a baseline takes beyond it does not. By the host's clock the times are as they were."""
+    if trusted.device.CLOCK is wire.Clock.HOST:
+        return timings
+    nulls = {copies: null_runs(trusted, bench, copies=copies) for copies in timings.null_ns}
+    more_ns = round(steady(nulls[True]) - steady(timings.null_ns[True]))
+    runs = {name: [run_ns + more_ns for run_ns in runs_ns] for name, runs_ns in timings.run_ns.items()}
+    return replace(timings, null_ns=nulls, floor_ns=null_runs(trusted, bench, floor=True), run_ns=runs)
+
+
+def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str, ...]) -> Generator[wire.Progress, None, SoloTimings]:
+    """Time null runs and baselines while nobody else is there. The first runs are a warm-up, and compile what is to be compiled.
+
+    By device clock in ABBA order, as next to a subject: a baseline less null runs of another second says more of the host than of the
+    baseline.
+    """
+    clock, names, signs = trusted.device.CLOCK, list[str](), Heartbeat(wire.Stage.BASELINE)
+    for name in variants:
+        how = RunOptions(variant=VARIANTS[name], limit_s=BASELINE_S + bench.problem.trial_s if name == EAGER else COMPILE_S)
+        replies = []
+        for _ in range(WARMUP_COUNT):
+            replies.append(run(trusted, bench, how).reply)
+            yield from signs.emit_if_due()
+        failure = next((_failure(reply) for reply in replies if not is_ok(reply)), None)
+        if failure is None:
+            names.append(name)
+        elif trusted.silence is not None:
+            raise RuntimeError(f"the baseline's runner did not answer to {name!r}: {failure}")
+        elif name == EAGER:
+            raise ReferenceFailed(f"the reference does not run by itself: {failure}")
+        else:
+            why = "on a hidden workload" if bench.workload.hidden else failure  # an error may quote its size
+            sys.stderr.write(f"baseline {name!r} of {bench.problem.problem_id!r} does not run: {why}\n")
+    arms: dict[str, Arm] = {name: partial(timed, trusted, bench, name) for name in names}
+    runs_ns: dict[str, list[int]] = {name: [] for name in names}
+    if clock is wire.Clock.HOST:
+        for name in names:
+            for _ in range(ALONE_COUNT[clock]):
+                runs_ns[name].append(arms[name](1)[0].duration_ns)
+                yield from signs.emit_if_due()
+        return SoloTimings(null_ns={copies: null_runs(trusted, bench, copies=copies) for copies in NULL}, floor_ns=[], run_ns=runs_ns)
+    arms |= {PROBES[copies]: partial(timed, trusted, bench, PROBE, copies=copies) for copies in PROBES}
+    arms |= {NULL[copies]: partial(null_train, trusted, bench, copies=copies) for copies in NULL}
+    first_ns = {name: arm(1)[0].duration_ns for name, arm in arms.items()}
+    shortest_ns = min((first_ns[name] for name in names), default=0) - first_ns[NULL[True]]
+    length = train_length(shortest_ns, longest_train(trusted, bench))
+    for _ in range(max(ALONE_ROUNDS, math.ceil(ALONE_COUNT[clock] / (2 * length)))):
+        for name in (*arms, *reversed(arms)):
+            runs_ns.setdefault(name, []).extend(result.duration_ns for result in arms[name](length))
+            yield from signs.emit_if_due()
+    nulls_ns = {copies: runs_ns[NULL[copies]] for copies in NULL}
+    return SoloTimings(
+        null_ns=nulls_ns,
+        floor_ns=null_runs(trusted, bench, floor=True),
+        run_ns={name: runs_ns[name] for name in names},
+        null_work_ns=_null_work_ns(trusted, bench, runs_ns, nulls_ns),
     )
 
 
-def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
-    empty: dict[tuple[int, ...], torch.Tensor] = {}  # made once: a launch of its own would leave the device in this process's hands
-
-    def bind(call: Call) -> Bound:
-        arguments = [
-            arena.tensor(slot.offset, tensor.dtype, slot.shape, slot.strides)
-            if tensor.shape
-            else torch.tensor(slot.scalar, dtype=getattr(torch, tensor.dtype))
-            for slot, tensor in zip(call.inputs, job.inputs, strict=True)
-        ]
-        targets, blanks = _outputs(call, job, arena, empty)
-
-        def finish(result: object) -> None:
-            assert isinstance(result, list)
-            _copy(result, targets)
-
-        return Bound(
-            launch=lambda: reference(arguments),
-            finish=finish,
-            blank=(lambda: _copy(blanks, targets)) if call.copy_out else None,
-        )
-
-    return Loaded(bind=bind, uses_torch=False)
+def _failure(reply: Answer | Silence) -> str:
+    match reply:
+        case Silence.GONE:
+            return "its process ended"
+        case Silence.TIMED_OUT:
+            return "it did not come back in time"
+    return reply.message or reply.status.name.lower().replace("_", " ")
 
 
-def _load_probe(job: wire.RunnerJob, arena: Arena, device: Device) -> Loaded:
-    """The probe, as a variant that the clock runs like a reference. It returns its outputs where the call asks for the copy."""
-    empty: dict[tuple[int, ...], torch.Tensor] = {}
-
-    def bind(call: Call) -> Bound:
-        read = [_span(slot, tensor, arena) for slot, tensor in zip(call.inputs, job.inputs, strict=True) if tensor.shape]
-        if not call.copy_out:
-            written = [_span(slot, tensor, arena) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-            return Bound(launch=lambda: device.touch(read, written))
-        targets, returned = _outputs(call, job, arena, empty)
-        returned_spans = [(value.data_ptr(), value.nbytes) for value in returned]
-        return Bound(
-            launch=lambda: device.touch(read, returned_spans),
-            finish=lambda _: _copy(returned, targets),
-            blank=lambda: _copy(returned, targets),
-        )
-
-    return Loaded(bind=bind, uses_torch=False)
-
-
-def _outputs(
-    call: Call, job: wire.RunnerJob, arena: Arena, empty: dict[tuple[int, ...], torch.Tensor]
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-    return targets, [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
+def _null_work_ns(
+    trusted: RunnerLink, bench: WorkloadContext, runs: dict[str, list[int]], nulls: dict[bool, list[int]]
+) -> dict[bool, float]:
+    """Return how much of a null run is not the protocol's: what a run of the probe takes beyond its do_bench is. The null kernel's own time
+    where the probe says nothing: its launch would be inside the clock, or a workload has far more than its baselines touch."""
+    net_ns = {name: steady(runs_ns) - steady(nulls[True]) + SHORT_NS for name, runs_ns in runs.items()}
+    shortest_ns = min((net_ns[name] for name in VARIANTS if name != PROBE and name in net_ns), default=math.inf)
+    if scalars_are_late(bench) or net_ns[PROBES[True]] > PROBE_FACTOR * shortest_ns:
+        return dict.fromkeys(NULL, NULL_KERNEL_NS)
+    benches_ns = []
+    for _ in range(PROBE_BENCH_COUNT):
+        timed(trusted, bench, PROBE)
+        reply = trusted.call(Call(operation=Operation.BENCH, budget_ns=PROBE_BENCH_NS), BASELINE_S)
+        if not (is_ok(reply) and reply.samples_ns):
+            raise RuntimeError(f"the baseline's runner did not time the probe: {reply}")
+        benches_ns.append(statistics.median(reply.samples_ns))
+    probe_ns = statistics.median(benches_ns)
+    costs_ns = {copies: steady(runs[PROBES[copies]]) - probe_ns for copies in NULL}
+    # A null run leaves large outputs cold, and copying them takes longer: then more of it than its kernel is not the protocol's.
+    return {copies: min(NULL_LIMIT_NS, max(-TOUCH_LIMIT_NS, steady(nulls[copies]) - costs_ns[copies])) for copies in NULL}
 
 
-def _span(slot: Slot, tensor: wire.TensorSpec, arena: Arena) -> tuple[int, int]:
-    return arena.address(slot.offset), slot.element_count * int(getattr(torch, tensor.dtype).itemsize)
+def train_length(subject_ns: float, longest: int) -> int:
+    """Return the runs of a train, of a kernel that takes subject_ns by device clock: the shorter, the more.
 
-
-def _copy(values: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
-    for value, target in zip(values, targets, strict=True):
-        target.copy_(value)
-
-
-class CompiledReference:
-    """A reference as `torch.compile` runs it. Refused for good at shapes where it is still compiled in its third call, the last of the
-    warm-up: where a reference depends on a number that is new in every call, a run's time would mostly be the compiler's.
-
-    Raises RuntimeError there; the problem then has no such baseline.
+    As many as make the half-width half a percent or half a microsecond after the turns of the first look: 2.2 (Student's t) times 1.5 (two
+    arms, and the estimator's own) times what single runs scatter: 0.6 to 1 us on an H100 and an H200, and 0.1 %, and half as much again.
     """
-
-    def __init__(self, compiled: Reference) -> None:
-        self._compiled = compiled
-        self._call_counts: dict[tuple[torch.Size, ...], int] = {}
-        self._refused: set[tuple[torch.Size, ...]] = set()
-
-    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Its outputs."""
-        shapes = tuple(tensor.shape for tensor in inputs)
-        if shapes in self._refused:
-            raise RuntimeError(COMPILED_ANEW)
-        before = _compilation_count()
-        outputs = self._compiled(inputs)
-        count = self._call_counts[shapes] = self._call_counts.get(shapes, 0) + 1
-        if count == WARMUP_COUNT and _compilation_count() > before:
-            self._refused.add(shapes)
-            raise RuntimeError(COMPILED_ANEW)
-        return outputs
+    subject_ns = max(0.0, subject_ns)
+    scatter_ns = RUN_NOISE_NS + RUN_NOISE_SHARE * subject_ns
+    runs = (2.2 * 1.5 * scatter_ns / max(TARGET_SHARE * subject_ns, TARGET_NS)) ** 2
+    return max(1, min(math.ceil(runs / (2 * LOOKS[0])), longest))
 
 
-def _compilation_count() -> int:
-    return int(torch._dynamo.utils.counters["frames"]["ok"])
+def warm_count(clock: wire.Clock, launch_ns: int) -> int:
+    """Launches before a run, of a kernel that takes launch_ns: the shorter, the more of its time is code of the host that may be cold."""
+    if clock is wire.Clock.HOST or launch_ns > NO_WARM_LAUNCH_NS:
+        return 0
+    return 1 if launch_ns > ONE_WARM_LAUNCH_NS else WARM_COUNT
 
 
-def _references_of(problem: wire.ProblemSpec, device: Device, loaded: dict[str, dict[int, Reference]]) -> dict[int, Reference]:
-    """The references of a problem, as they are and compiled, by the gate's number. loaded: those of the last problems; the oldest goes."""
-    if problem.digest and problem.digest in loaded:
-        return loaded[problem.digest]
-    eager = load_task(problem, device.TORCH).reference
-    references = loaded[problem.digest] = {VARIANTS[EAGER]: eager}
-    if device.CLOCK is wire.Clock.DEVICE_EVENTS:
-        # Compiled when it is first run at a shape. Without graphs of CUDA's: inputs lie elsewhere in every run.
-        references[VARIANTS["compile"]] = CompiledReference(torch.compile(eager, dynamic=False))
-        references[VARIANTS["max-autotune"]] = CompiledReference(torch.compile(eager, dynamic=False, mode="max-autotune-no-cudagraphs"))
-    if len(loaded) > wire.KEPT_PROBLEM_COUNT:
-        del loaded[next(iter(loaded))]
-    return references
+def timed(trusted: RunnerLink, bench: WorkloadContext, name: str, count: int = 1, about_ns: int = 0, *, copies: bool = False) -> list[Run]:
+    """Run a baseline, which takes about about_ns; or the probe, which copies its outputs if it is to."""
+    how = RunOptions(
+        variant=VARIANTS[name],
+        limit_s=BASELINE_S + bench.problem.trial_s,
+        warm_count=warm_count(trusted.device.CLOCK, about_ns) if count == 1 else 0,
+        copy_out=copies or name != PROBE,  # of a baseline it says how null runs on the same places are
+        count=count,
+        inspect=False,
+    )
+    return _trusted_train(trusted, bench, how, name)
 
 
-def main() -> None:
-    """Serve problem after problem until the judge goes away."""
-    link = socket.socket(fileno=int(sys.argv[1]))
-    end_with_parent(link.fileno())
-    device, loaded = open_device(sys.argv[2]), dict[str, dict[int, Reference]]()
-    torch._dynamo.config.recompile_limit = 256  # a shape per workload, and a problem may have many
-    gc.collect()
-    gc.freeze()  # as in the judge
-    link.sendall(b"r")
-    while line := sys.stdin.buffer.readline():
-        problem = wire.decode(line).problem
-        job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
-        gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
-        kernels = {number: _load(reference, job, arena) for number, reference in _references_of(problem, device, loaded).items()}
-        if device.CLOCK is wire.Clock.DEVICE_EVENTS:
-            kernels[VARIANTS[PROBE]] = _load_probe(job, arena, device)
-        first = gate.announce(VERSION)
-        gate.reply(first, Answer(status=Status.OK))
-        with torch.no_grad():
-            serve(gate, first, device, arena, kernels)
-        arena.close()
-        kernels.clear()
-        gc.collect()
-        device.release_cached_memory()  # the next job's subject may need it
-        for fd in (gate_fd, artifact_fd, state_fd):
-            os.close(fd)
+def _trusted_train(trusted: RunnerLink, bench: WorkloadContext, how: RunOptions, name: str) -> list[Run]:
+    """Runs of the trusted runner, which has to answer. RuntimeError where it did not."""
+    results = run_train(trusted, bench, how)
+    if not is_ok(results[0].reply):
+        raise RuntimeError(f"the baseline's runner did not run {name!r}: {results[0].reply}")
+    return results
 
 
-if __name__ == "__main__":
-    main()
+def null_runs(
+    trusted: RunnerLink, bench: WorkloadContext, *, copies: bool = False, floor: bool = False, count: int | None = None
+) -> list[int]:
+    """Time the protocol itself; the first after another kind of work is not like the rest. By the host's clock there is no other
+    floor than the quickest of these: nothing runs on after `done`."""
+    if floor and trusted.device.CLOCK is wire.Clock.HOST:
+        return []
+    wanted = 1 + (count or NULL_COUNT[trusted.device.CLOCK])
+    length = 1 if floor else min(wanted, longest_train(trusted, bench))
+    runs_ns: list[int] = []
+    while len(runs_ns) < wanted:
+        runs_ns += [result.duration_ns for result in null_train(trusted, bench, length, copies=copies, floor=floor)]
+    return runs_ns[1:wanted]
+
+
+def null_train(
+    runner: RunnerLink, bench: WorkloadContext, count: int, *, copies: bool = False, floor: bool = False, trusted: bool = True
+) -> list[Run]:
+    """Time the protocol itself: a train of null runs. copies: with the copy that a kernel which returns its outputs makes."""
+    how = RunOptions(
+        operation=Operation.FLOOR if floor else Operation.NULL,
+        limit_s=BASELINE_S if trusted else None,
+        copy_out=copies,
+        warm_count=WARM_COUNT if count == 1 else 0,
+        count=count,
+        inspect=False,
+    )
+    return _trusted_train(runner, bench, how, how.operation.name) if trusted else run_train(runner, bench, how)

@@ -1,6 +1,6 @@
 """Adds to a failed trial what its author should know: the first wrong elements, their pattern, a symptom, a CUDA error.
 
-Decides nothing: the outcome stays what `verify.py` found. A symptom is a lower precision, or the answer to earlier inputs. A kernel on
+Decides nothing: the outcome stays what `judge_run` found. A symptom is a lower precision, or the answer to earlier inputs. A kernel on
 tensor cores rounds the operands of its products and adds in float32. So the reference is run again with the operands of its products
 rounded, and with its inputs rounded: an output that is much nearer to one of these answers than to the right one has that precision's
 errors. One whose every element is a value of the lower dtype was rounded to it at the end.
@@ -25,11 +25,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sandbox.judge.references import ReferenceFailed
-from sandbox.judge.tensors import FLOAT4, is_narrow, numbers, same_bytes
-from sandbox.judge.trial import Run, WorkloadContext, except_right_nan, output_was_read
-from sandbox.judge.verify import expected
+from sandbox.judge.runner_link import is_ok
+from sandbox.judge.tolerance import FLOAT4, except_right_nan, is_narrow, numbers, output_was_read, same_bytes
+from sandbox.judge.trial import Run, WorkloadContext, expected
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Status
 from sandbox.protocol.wire import IndexRange, PatternKind, Symptom, Tolerance, TrialOutcome, WrongPattern
 
 COMPARED = frozenset((TrialOutcome.MISMATCHED, TrialOutcome.UNWRITTEN, TrialOutcome.NON_FINITE))
@@ -42,22 +41,15 @@ TF32_DROPPED_BITS = 13  # of float32's mantissa, which `mma` with tf32 operands 
 _PRODUCTS = frozenset(("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "dot", "convolution", "_scaled_dot_product_flash_attention_for_cpu"))
 MOST = 5
 CHUNK = 1 << 20  # elements looked at together: a mask of all indices would be larger than the output
-BLOCKS = 64  # of an axis at most
 HOST_CHUNK, DEVICE_CHUNK = 1 << 18, 1 << 24  # elements looked at together: what a core's cache holds; what keeps a GPU busy
 FEWEST = 4  # fewer elements that were written wrongly have nothing in common
 # How much of a pattern has to be wrong: some elements are right by chance.
 FILLED, MOSTLY_FILLED, NEARLY_FILLED, EXACT = 0.25, 0.75, 0.9, 0.98
 FEWEST_OUTSIDE = 16  # right elements outside of a region that is not full
-FEW = 0.1
-TILES = (16, 32, 64, 128)
 MOST_STEP = 128
 WINDOW = 4096  # indices in which the first step is looked for
-BEGINNING = 1 << 16  # elements that show, most of the time, that every index of a tile is wrong somewhere
 MOST_BORDER = 8
 SMALLEST_SIDE = 8  # of what has a triangle or a border
-DISPERSION = (0.4, 2.0)  # variance of counts over that of a random placement: less is a regular pattern, more a cluster
-POOLED_ELEMENTS, FEWEST_POOLED = 16, 16
-_PLACELESS = frozenset((PatternKind.EVERYTHING, PatternKind.NONZERO))
 Found = tuple[PatternKind, tuple[IndexRange, ...], int]  # and how many elements it covers
 
 
@@ -65,7 +57,7 @@ def explain(trial: wire.Trial, result: Run, bench: WorkloadContext, earlier: Ten
     """The trial of a run, with the reasons that can be seen where it failed. earlier: the outputs of the run before, which passed."""
     if trial.outcome is TrialOutcome.PASSED:
         return trial
-    message = result.reply.message if isinstance(result.reply, Answer) and result.reply.status is Status.OK else ""
+    message = result.reply.message if is_ok(result.reply) else ""
     trial = replace(trial, cuda_error=message if _CUDA_ERROR.fullmatch(message) else "")
     if trial.outcome not in COMPARED:
         return trial
@@ -232,19 +224,14 @@ def _largest(output: torch.Tensor, reference: torch.Tensor, limit: int) -> list[
 
 @dataclass(frozen=True, slots=True)
 class WrongCounts:
-    """The wrong elements of an output, or those that were never written, counted. nonzero_count: how many elements are not zero in the
-    reference; right_nonzero_count: how many of those are right; None where zeros are as telling as others, because what was not written is
-    counted. Sizes of blocks are powers of two, so that they fit the tiles of kernels."""
+    """The wrong elements of an output, or those that were never written, counted. right_nonzero_count: how many elements that are not zero
+    in the reference are right; None where zeros are as telling as others, because what was not written is counted."""
 
     shape: tuple[int, ...]
     mask: torch.Tensor  # of shape (..., rows, columns): the axes that are longer than 1
     axes: tuple[int | None, ...]  # which axes of the output these are; None: no axis
     count: int
-    along_last: torch.Tensor  # of each column
-    blocks: torch.Tensor  # of each block of rows and columns, on the host
-    area: torch.Tensor  # how many elements each block has, over all leading axes
-    nonzero_count: int = 0
-    right_nonzero_count: int | None = None
+    right_nonzero_count: int | None
 
     @classmethod
     def of(cls, output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: Tolerance) -> WrongCounts | None:
@@ -254,56 +241,31 @@ class WrongCounts:
         """
         if output.numel() < 2:
             return None
-        mask, missing, nonzero_count, right_nonzero_count = _masks(
-            output.reshape(-1), reference.reshape(-1), unwritten.reshape(-1), tolerance
-        )
+        mask, missing, right_nonzero_count = _masks(output.reshape(-1), reference.reshape(-1), unwritten.reshape(-1), tolerance)
         if not bool(mask.any()):
             return None
-        zeros: tuple[int, int | None] = (nonzero_count, right_nonzero_count)
-        if bool(missing.any()):  # the verdict is about these
-            mask, zeros = missing, (0, None)
-        shape = tuple(output.shape)
-        long: list[tuple[int | None, int]] = [(axis, size) for axis, size in enumerate(shape) if size > 1]
-        long = long if len(long) > 1 else [(None, 1), *long]
-        axes, sizes = zip(*long, strict=True)
-        blocks, area, along_last = _count_blocks(mask.view(-1, *sizes[-2:]))
-        return cls(shape, mask.view(sizes), axes, int(mask.count_nonzero()), along_last, blocks, area, *zeros)
+        is_unwritten = bool(missing.any())  # then the verdict is about these
+        mask = missing if is_unwritten else mask
+        long: list[tuple[int | None, int]] = [(axis, size) for axis, size in enumerate(output.shape) if size > 1]
+        axes, sizes = zip(*(long if len(long) > 1 else [(None, 1), *long]), strict=True)
+        zeros = None if is_unwritten else right_nonzero_count
+        return cls(tuple(output.shape), mask.view(sizes), axes, int(mask.count_nonzero()), zeros)
 
 
 def _masks(
     output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: Tolerance
-) -> tuple[torch.Tensor, torch.Tensor, int, int]:
-    """The wrong elements, those of them that were not written, how many elements of the reference are not zero, how many of these are
-    right."""
+) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """The wrong elements, those of them that were not written, and how many right elements are not zero in the reference."""
     wrong, missing = torch.empty_like(unwritten), torch.empty_like(unwritten)
-    nonzero, right_nonzero = (torch.zeros((), dtype=torch.int64, device=output.device) for _ in range(2))
+    right_nonzero = torch.zeros((), dtype=torch.int64, device=output.device)
     size = HOST_CHUNK if output.device.type == "cpu" else DEVICE_CHUNK
     for begin in range(0, output.numel(), size):
         chunk = slice(begin, begin + size)
         mask = wrong_mask(output[chunk], reference[chunk], unwritten[chunk], tolerance)
         wrong[chunk] = mask
         torch.logical_and(mask, unwritten[chunk], out=missing[chunk])
-        is_set = reference[chunk].to(torch.bool)
-        nonzero += is_set.count_nonzero()
-        right_nonzero += (is_set & ~mask).count_nonzero()
-    return wrong, missing, int(nonzero), int(right_nonzero)
-
-
-def _count_blocks(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Elements of each block that are in the mask, and that there are, on the host; and those of each column in the mask."""
-    _, rows, columns = mask.shape
-    block_rows, block_columns = (1 << max(0, (-(-size // BLOCKS) - 1).bit_length()) for size in (rows, columns))
-    heights, widths = (
-        torch.tensor([min(block, size - begin) for begin in range(0, size, block)])
-        for size, block in ((rows, block_rows), (columns, block_columns))
-    )
-    along_last = torch.zeros(columns, dtype=torch.int64, device=mask.device)
-    counts = []
-    for begin in range(0, rows, block_rows):
-        in_columns = mask[:, begin : begin + block_rows].sum((0, 1), dtype=torch.int64)
-        along_last += in_columns
-        counts.append(torch.nn.functional.pad(in_columns, (0, len(widths) * block_columns - columns)).view(len(widths), -1).sum(1))
-    return torch.stack(counts).cpu(), heights[:, None] * widths * len(mask), along_last
+        right_nonzero += (reference[chunk].to(torch.bool) & ~mask).count_nonzero()
+    return wrong, missing, int(right_nonzero)
 
 
 def find_pattern(name: str, counts: WrongCounts) -> WrongPattern | None:
@@ -313,7 +275,7 @@ def find_pattern(name: str, counts: WrongCounts) -> WrongPattern | None:
         # zeros are right by chance, and then the pattern is the reference's.
         unwritten, inside = counts.right_nonzero_count is None, max(0, covered - counts.count)
         outside = (counts.right_nonzero_count or 0) - inside
-        if kind in _PLACELESS or unwritten or outside >= FILLED * (counts.mask.numel() - covered):
+        if kind is PatternKind.EVERYTHING or unwritten or outside >= FILLED * (counts.mask.numel() - covered):
             return WrongPattern(output=name, shape=counts.shape, kind=kind, count=counts.count, unwritten=unwritten, ranges=ranges)
     return None
 
@@ -323,27 +285,22 @@ def _candidates(counts: WrongCounts) -> Iterator[Found]:
     size, right = counts.mask.numel(), counts.right_nonzero_count
     if counts.count == size:
         yield PatternKind.EVERYTHING, (), size
-    if right == 0:
-        yield PatternKind.NONZERO, (), size
     in_memory = _range_of(counts.mask.view(-1), None)
+    memory_regions: list[Found] = [] if in_memory is None else [(PatternKind.REGION, (in_memory[0],), in_memory[1])]
     if counts.count < FEWEST:
-        if right is None and in_memory is not None:  # what was never written is no accident, and a tail is often shorter
-            yield PatternKind.REGION, (in_memory[0],), in_memory[1]
+        yield from memory_regions if right is None else ()  # what was never written is no accident, and a tail is often shorter
         return
     # How many elements are wrong at each index of each axis.
     of_rows = counts.mask.sum(-1, dtype=torch.int64)
     other_axes = [[index for index in range(of_rows.dim()) if index != axis] for axis in range(of_rows.dim())]
-    along = [*(of_rows.sum(index) if index else of_rows for index in other_axes), counts.along_last]
+    along = [*(of_rows.sum(index) if index else of_rows for index in other_axes), counts.mask.flatten(0, -2).sum(0, dtype=torch.int64)]
     region, covered = _region(counts, along)
     if in_memory is not None and len(region) != 1 and in_memory[0].step == 1 and in_memory[0].last == size - 1:
-        yield PatternKind.REGION, (in_memory[0],), in_memory[1]  # the tail of a kernel that knows of no rows
+        yield from memory_regions  # the tail of a kernel that knows of no rows
     if region and counts.count >= EXACT * covered:
         yield PatternKind.REGION, region, covered
     yield from _diagonal(counts)  # which is every so many elements in memory, too
-    if in_memory is not None:
-        yield PatternKind.REGION, (in_memory[0],), in_memory[1]
-    if right is not None and right <= FEW * counts.nonzero_count and right < size - counts.count - right:  # the right zeros
-        yield PatternKind.NONZERO, (), size
+    yield from memory_regions
     if counts.count >= EXACT * size:
         yield PatternKind.EVERYTHING, (), size
     yield from _triangle(counts)
@@ -352,8 +309,6 @@ def _candidates(counts: WrongCounts) -> Iterator[Found]:
     filled = FILLED if 2 * covered <= size else MOSTLY_FILLED
     if region and counts.count >= filled * covered and size - covered >= FEWEST_OUTSIDE:
         yield PatternKind.REGION, region, covered
-    if _is_scattered(counts):
-        yield PatternKind.SCATTERED, (), counts.count
 
 
 def _region(counts: WrongCounts, along: list[torch.Tensor]) -> tuple[tuple[IndexRange, ...], int]:
@@ -383,17 +338,6 @@ def _range_of(has: torch.Tensor, axis: int | None) -> tuple[IndexRange, int] | N
         grid = has[first : last + 1 : step]
         if int(grid.count_nonzero()) == count >= NEARLY_FILLED * len(grid):
             return IndexRange(axis=axis, size=len(has), first=first, last=last, step=step), count
-    # The same indices of each tile, without a gap, in three tiles at least.
-    for tile in TILES:
-        if len(has) <= 2 * tile:
-            return None
-        if bool(has[: BEGINNING // tile * tile][: len(has) // tile * tile].view(-1, tile).any(0).all()):
-            continue  # the rest adds indices, and takes none away
-        places = torch.nn.functional.pad(has, (0, -len(has) % tile)).view(-1, tile).any(0)
-        begin, width = _first(places), int(places.count_nonzero())
-        covered = len(has) // tile * width + min(width, max(0, len(has) % tile - begin))
-        if width < tile and bool(places[begin : begin + width].all()) and count >= NEARLY_FILLED * covered:
-            return IndexRange(axis=axis, size=len(has), first=begin, last=last, step=tile, width=width), count
     return None
 
 
@@ -412,33 +356,22 @@ def _first(has: torch.Tensor) -> int:
 
 
 def _triangle(counts: WrongCounts) -> Iterator[Found]:
-    """Yield a side of the diagonal, seen by blocks: those beyond it are full, and those before it are clean."""
+    """Yield the side of the diagonal that is full, where the other is clean."""
     rows, columns = counts.mask.shape[-2:]
-    if rows != columns or rows < SMALLEST_SIDE:
+    covered = counts.mask.numel() * (rows - 1) // (2 * rows)
+    if rows != columns or rows < SMALLEST_SIDE or counts.count < NEARLY_FILLED * covered:
         return
-    shares = counts.blocks / counts.area
-    above, below = (shares[side.bool()] for side in (torch.ones_like(shares).triu(1), torch.ones_like(shares).tril(-1)))
-    for kind, full, clean in ((PatternKind.UPPER_TRIANGLE, above, below), (PatternKind.LOWER_TRIANGLE, below, above)):
-        if not bool(clean.any()) and float(full.mean()) >= NEARLY_FILLED:
-            yield kind, (), counts.mask.numel() * (rows - 1) // (2 * rows)
+    for kind, clean in ((PatternKind.UPPER_TRIANGLE, counts.mask.tril(-1)), (PatternKind.LOWER_TRIANGLE, counts.mask.triu(1))):
+        if not bool(clean.any()):
+            yield kind, (), covered
 
 
 def _diagonal(counts: WrongCounts) -> Iterator[Found]:
-    """The smallest tiles on the diagonal that have all wrong elements, nearly each of them some."""
-    size, columns = counts.mask.shape[-2:]
-    side = 1 << (-(-size // len(counts.blocks)) - 1).bit_length()  # of a block
-    for tile in (1, *TILES):
-        if size != columns or size < max(SMALLEST_SIDE, 3 * tile):
-            return
-        if tile % side == 0:
-            place = torch.arange(len(counts.blocks)) * side // tile
-            on_it = place[:, None] == place
-            covered = int(counts.area[on_it].sum())
-            full = torch.zeros(int(place[-1]) + 1).index_add_(0, place, torch.where(on_it, counts.blocks, 0).sum(1).float()) > 0
-            if not bool(counts.blocks[~on_it].any()) and counts.count >= FILLED * covered and float(full.float().mean()) >= NEARLY_FILLED:
-                diagonal = IndexRange(axis=counts.axes[-2], size=size, first=0, last=size - 1, step=tile, width=tile)
-                yield PatternKind.DIAGONAL, (diagonal,), covered
-                return
+    """Yield the diagonal, where nothing else is wrong."""
+    rows, columns = counts.mask.shape[-2:]
+    diagonal = counts.mask.diagonal(dim1=-2, dim2=-1)
+    if rows == columns >= SMALLEST_SIDE and int(diagonal.count_nonzero()) == counts.count >= NEARLY_FILLED * diagonal.numel():
+        yield PatternKind.DIAGONAL, (IndexRange(axis=counts.axes[-2], size=rows, first=0, last=rows - 1),), diagonal.numel()
 
 
 def _last_rows_or_columns(counts: WrongCounts, along: list[torch.Tensor]) -> Iterator[Found]:
@@ -479,20 +412,3 @@ def _inside(counts: WrongCounts, places: list[int], width: int) -> torch.Tensor:
     for place in places:
         inside = inside.narrow(place, width, inside.shape[place] - 2 * width)
     return inside
-
-
-def _is_scattered(counts: WrongCounts) -> bool:
-    """Return whether there are as many in each block as chance puts there."""
-    whole = counts.area == counts.area[0, 0]
-    blocks = counts.blocks[whole[:, 0]][:, whole[0]]
-    elements = int(counts.area[0, 0])
-    while elements < POOLED_ELEMENTS and blocks.numel() >= 2 * FEWEST_POOLED:
-        if blocks.shape[0] > blocks.shape[1]:
-            blocks = blocks.T
-        pairs = blocks[:, : blocks.shape[1] // 2 * 2]
-        blocks, elements = pairs[:, ::2] + pairs[:, 1::2], 2 * elements
-    share = float(blocks.sum()) / (elements * blocks.numel())
-    if elements < POOLED_ELEMENTS or blocks.numel() < FEWEST_POOLED or not 0 < share < 1:
-        return False
-    dispersion = float((blocks - elements * share).square().mean()) / (elements * share * (1 - share))
-    return DISPERSION[0] <= dispersion <= DISPERSION[1]

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,11 +39,6 @@ from sandbox.devices import Device, RandomSource
 from sandbox.protocol import wire
 
 LARGEST_INTEGER = 100.0  # of an integer tensor whose distribution is made for floats
-
-
-def fresh_key() -> str:
-    """128 bits that nobody can guess, as hex."""
-    return os.urandom(16).hex()
 
 
 def shape_of(tensor: wire.TensorSpec, axes: dict[str, int]) -> tuple[int, ...]:

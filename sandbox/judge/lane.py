@@ -19,21 +19,16 @@ from pathlib import Path
 import torch
 
 from sandbox.devices import Device
-from sandbox.devices.ceilings import physical_floor_ns
-from sandbox.judge.baseline import Baseline, BaselineRun, runner_job, unsubmitted
+from sandbox.judge.baseline import Baseline, BaselineRun, runner_job
 from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
+from sandbox.judge.measure import measure
 from sandbox.judge.references import ReferenceFailed, Task, load_task, redact_reference_errors
-from sandbox.judge.runner_link import NoRunner, RunnerLink, accept, connect
-from sandbox.judge.timing.box_load import box_load
-from sandbox.judge.timing.interleaved import TimingSetup
-from sandbox.judge.timing.measure import measure
-from sandbox.judge.timing.overhead import outdated
-from sandbox.judge.timing.stopping import LookAllowance
-from sandbox.judge.trial import RunOptions, WorkloadContext, byte_count, run, working_bytes
-from sandbox.judge.verify import judge_run
+from sandbox.judge.runner_link import NoRunner, RunnerLink, accept, box_load, connect, is_ok
+from sandbox.judge.timing import LookAllowance, TimingSetup, outdated, physical_floor_ns
+from sandbox.judge.trial import RunOptions, WorkloadContext, byte_count, judge_run, run, working_bytes
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, GateViolated, Operation, Status
+from sandbox.protocol.gate import Call, GateViolated, Operation
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import rule_of
 
@@ -43,11 +38,8 @@ ARRIVAL_S = 0.02  # of what a kernel printed, at the server
 
 
 class RestartNeeded(Exception):
-    """The baselines have to be timed before this kernel can be: it is verified, or was measured next to times that do not fit."""
-
-    def __init__(self, cause: wire.RestartCause) -> None:
-        super().__init__(cause)
-        self.cause = cause
+    """The baselines have to be timed before this kernel can be: it is verified, or was measured next to times that do not fit. Made of the
+    RestartCause."""
 
 
 def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[str, float] | None = None) -> Iterator[wire.Fact]:
@@ -62,8 +54,10 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
         yield plan_trials(job)
         device.reserve(working_bytes(job.problem))
         with ExitStack() as links:
-            timed = measured_workloads(job)
-            clock = (yield from baseline.place(job, task, timed, links, ceilings or {})) if timed else None
+            timed, sweep_s = measured_workloads(job.problem, job.mode), job.sweep_s if job.mode is wire.Mode.SWEEP else None
+            clock = None
+            if timed:
+                clock = yield from baseline.place(task, timed, links, ceilings or {}, kept_times=job.kept_times, sweep_s=sweep_s)
             # Up to here it is our own code that takes its time, and the box sleeps; it is woken when this is heard.
             yield wire.Progress(stage=wire.Stage.LOADING)
             link = links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
@@ -80,40 +74,40 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
                     yield from _verify_and_measure(job, subject, task, clock, libraries)
         yield wire.Finished(job_id=job.job_id)
     except RestartNeeded as need:
-        if need.cause is wire.RestartCause.OUTDATED:
+        (cause,) = need.args
+        if cause is wire.RestartCause.OUTDATED:
             baseline.kept.forget(job.problem)
-        yield wire.Restart(job_id=job.job_id, cause=need.cause)
+        yield wire.Restart(job_id=job.job_id, cause=cause)
     except GateViolated as violation:
         yield wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail=str(violation))
         yield wire.Finished(job_id=job.job_id)
     except NoRunner as absence:  # nothing of the submission has run in that box yet, so nothing of this is its fault
         yield wire.Broken(job_id=job.job_id, message=str(absence))
     except (torch.OutOfMemoryError, ReferenceFailed) as error:  # before there was a subject that could have taken the memory
-        yield _problem_at_fault(job, error)
+        yield _problem_at_fault(job.job_id, job.problem, error)
 
 
 def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
     """Compile and time the baselines of a problem before it has a submission. Ends as `judge` does; Broken means that a submission will
     find out by itself what is wrong with the problem."""
-    job = unsubmitted(request.job_id, request.problem)
     try:
-        task = load_task(job.problem, device.TORCH)
-        job = replace(job, problem=task.spec)
-        if baseline.kept.find(job.problem, measured_workloads(job), device.conditions()) is None:
-            device.reserve(working_bytes(job.problem))
+        task = load_task(request.problem, device.TORCH)
+        timed = measured_workloads(task.spec, wire.Mode.BENCHMARK)
+        if baseline.kept.find(task.spec, timed, device.conditions()) is None:
+            device.reserve(working_bytes(task.spec))
             with ExitStack() as links:
-                yield from baseline.place(job, task, measured_workloads(job), links, {})
-        yield wire.Finished(job_id=job.job_id)
+                yield from baseline.place(task, timed, links, {})
+        yield wire.Finished(job_id=request.job_id)
     except (torch.OutOfMemoryError, ReferenceFailed) as error:
-        yield _problem_at_fault(job, error)
+        yield _problem_at_fault(request.job_id, request.problem, error)
 
 
-def _problem_at_fault(job: wire.Job, error: Exception) -> wire.Broken:
+def _problem_at_fault(job_id: str, problem: wire.ProblemSpec, error: Exception) -> wire.Broken:
     text = str(error)
     if isinstance(error, torch.OutOfMemoryError):
-        text = f"problem {job.problem.problem_id!r} does not fit into the device's memory; make its workloads smaller ({error})"
         text = text.splitlines()[0]
-    return wire.Broken(job_id=job.job_id, message=text, problem_at_fault=True)
+        text = f"problem {problem.problem_id!r} does not fit into the device's memory; make its workloads smaller ({text})"
+    return wire.Broken(job_id=job_id, message=text, problem_at_fault=True)
 
 
 def plan_trials(job: wire.Job) -> wire.Plan:
@@ -123,18 +117,18 @@ def plan_trials(job: wire.Job) -> wire.Plan:
         return wire.Plan(trials=(), rule=rule_of(job.problem), sweep=names)
     return wire.Plan(
         trials=tuple((name, wire.TrialPhase.VERIFY, job.problem.trial_count) for name in names),
-        measured=tuple(workload.workload_id for workload in measured_workloads(job)),
+        measured=tuple(workload.workload_id for workload in measured_workloads(job.problem, job.mode)),
         rule=rule_of(job.problem),
     )
 
 
-def measured_workloads(job: wire.Job) -> tuple[wire.Workload, ...]:
+def measured_workloads(problem: wire.ProblemSpec, mode: wire.Mode) -> tuple[wire.Workload, ...]:
     """The workloads that are timed. The hidden ones last, as where they are verified: between public ones, each would be seen to take its
     time."""
-    if job.mode in (wire.Mode.TEST, wire.Mode.SANITIZE, wire.Mode.PROFILE):
+    if mode in (wire.Mode.TEST, wire.Mode.SANITIZE, wire.Mode.PROFILE):
         return ()
-    measured = (workload for workload in job.problem.workloads if job.mode is wire.Mode.RANKED or not workload.hidden)
-    return tuple(sorted(measured, key=lambda entry: entry.hidden))
+    measured = (workload for workload in problem.workloads if mode is wire.Mode.RANKED or not workload.hidden)
+    return tuple(sorted(measured, key=lambda workload: workload.hidden))
 
 
 def _verify_and_measure(
@@ -164,17 +158,16 @@ def _verify_and_measure(
                 if job.mode is wire.Mode.PROFILE:
                     yield from _profile(job, subject, part[0], task)
                     return PASSED
-                if clock is None and measured_workloads(job):
+                if clock is None and measured_workloads(job.problem, job.mode):
                     raise RestartNeeded(wire.RestartCause.NOT_TIMED)
                 if libraries is not None:
                     yield libraries.evidence()
-                for workload in (measured for measured in measured_workloads(job) if measured in part):
+                for workload in (measured for measured in measured_workloads(job.problem, job.mode) if measured in part):
                     assert clock is not None
                     yield wire.Progress(stage=wire.Stage.MEASURING, workload_id=workload.workload_id)
                     outcome = yield from _measure(job, subject, workload, task, clock)
                     if outcome is not PASSED:
                         return outcome
-        return PASSED
     except torch.OutOfMemoryError as error:
         yield wire.Trial(
             workload_id=workload.workload_id,
@@ -185,6 +178,7 @@ def _verify_and_measure(
             message=str(error).splitlines()[0],
         )
         return wire.TrialOutcome.OUT_OF_MEMORY
+    return PASSED
 
 
 def _sweep(
@@ -210,7 +204,7 @@ def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     yield wire.Progress(stage=wire.Stage.PROFILING, workload_id=workload.workload_id)
     bench = WorkloadContext.of(task, workload)
     result = run(subject, bench, RunOptions())
-    if isinstance(result.reply, Answer) and result.reply.status is Status.OK:
+    if is_ok(result.reply):
         subject.call(Call(operation=Operation.PROFILE), PROFILE_S + PROFILE_FACTOR * job.problem.trial_s)
 
 

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 
-from sandbox.judge.runner_link import Silence
+from sandbox.judge.runner_link import Silence, is_ok
 from sandbox.protocol import elf, wire
-from sandbox.protocol.gate import CUT, Answer, Operation, Status
+from sandbox.protocol.gate import CUT, Answer, Operation
 from sandbox.protocol.python_archive import EXTENSIONS, FILE_COUNT_LIMIT, SOURCES
 from sandbox.protocol.source_tokens import COMMENT, PYTHON, STRING, tokens
 
@@ -77,7 +77,7 @@ class LibraryUse:
 
     def add(self, reply: Answer | Silence, *, hidden: bool) -> None:
         """Note the answer to an observed trial. If the trial failed, that is what decides."""
-        if isinstance(reply, Answer) and reply.status is Status.OK:
+        if is_ok(reply):
             self._observed[hidden].update(dict.fromkeys(reply.message.splitlines()))
 
     def evidence(self) -> wire.Evidence:

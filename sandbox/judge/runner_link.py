@@ -14,12 +14,13 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Any, TypeGuard, TypeVar
 
 from sandbox.devices import Arena, Device, DeviceFault
-from sandbox.devices.clock import Pairs, RunCopies, Signals, TrainTime, WaitEnd
+from sandbox.devices.clock import Pairs, RunCopies, TrainTime, WaitEnd
 from sandbox.protocol import wire
 from sandbox.protocol.gate import (
     GATE_BYTES,
@@ -44,9 +45,16 @@ CLOSED_SUFFIX = ".closed"  # the server makes this file next to the link when no
 MORE_RUN_S = 1.0  # of a run of a train that is not the first, at most: only short kernels have some
 UNWATCHED_SHARE = 0.25  # of the limit: nearly every call has ended by then, and its threads need not be looked at
 LEAST_SHARE = 0.05  # of the time since the last look: what waited for less was not held up
+PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 PROCESS_LIMIT = 1024  # a box has no more
+BUSY_SHARE = 0.25  # of one core; an idle runner looks at its gate every 50 us, which takes a tenth
+POOL_NS = 4_000_000  # of each run: a runner and the threads of a pool spin before they sleep, 3.9 ms on average at most as measured here
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+USER, SYSTEM, WAITED_USER, WAITED_SYSTEM = 11, 12, 13, 14  # fields of /proc/PID/stat after the name, proc(5)
+IDLE, IO_WAIT, STOLEN = 3, 4, 7  # fields of the line `cpu` of /proc/stat; those behind are counted in others
 WAITED = 1  # the field of /proc/PID/task/TID/schedstat
 Waits = Mapping[int, int]  # nanoseconds in the run queue, by thread
+Result = TypeVar("Result")
 
 
 class Silence(Enum):
@@ -54,6 +62,11 @@ class Silence(Enum):
 
     GONE = "gone"
     TIMED_OUT = "timed_out"
+
+
+def is_ok(reply: Answer | Silence) -> TypeGuard[Answer]:
+    """Return whether the runner said that it did what was asked."""
+    return isinstance(reply, Answer) and reply.status is Status.OK
 
 
 class NoRunner(Exception):
@@ -104,21 +117,17 @@ class RunnerLink:
         if self.silence is not None:
             return TrainTime(durations_ns=(0,) * len(runs))
         if self.device.clock is not None:
-            go_address, done_address, launched_address = self.gate.addresses()
-            signals = Signals(
-                go_address=go_address,
-                done_address=done_address,
-                launched_address=launched_address,
-                published_address=self.arena.published,
-                finished_address=self.arena.finished,
+            train = self.device.clock.take(
+                runs,
+                scalars,
+                **self.gate.addresses(),
+                published=self.arena.published,
+                finished=self.arena.finished,
                 previous=self.gate.done,
                 number=self.gate.arm(operation),
                 limit_ns=int((limit_s + (len(runs) - 1) * min(limit_s, MORE_RUN_S)) * 1e9),
-                link_fd=self.link.fileno(),
-                scalar_address=self.gate.scalar_address(),
-                scalars=tuple(scalars),
+                link=self.link.fileno(),
             )
-            train = self.device.clock.take(runs, signals)
             if train.code != 0:
                 raise DeviceFault(f"code {train.code} in the judge's own train")
             if train.ending is WaitEnd.VIOLATED:
@@ -270,23 +279,111 @@ def wait_patiently(limit_s: float, wait: Callable[[float], bool], run_queue_wait
     return False
 
 
-def run_queue_waits_of(link: socket.socket, root: Path = Path("/proc")) -> Waits:
+def run_queue_waits_of(link: socket.socket, root: Path = PROC) -> Waits:
     """How long the threads of the process at the other end, and of its children, have waited for a core; empty where that is not known."""
-    pid = _peer(link)[0]
     waits: dict[int, int] = {}
-    waiting, count = [pid] if pid > 0 else [], 0  # 0: of a PID namespace that this process does not see
-    while waiting and count < PROCESS_LIMIT:
-        process, count = waiting.pop(), count + 1
-        for task in (root / str(process) / "task").glob("*"):
-            fields = _words(task / "schedstat")
-            if len(fields) > WAITED and task.name.isdecimal():
-                waits[int(task.name)] = int(fields[WAITED])
-            waiting += [int(child) for child in _words(task / "children")]
+    for process in _process_tree(_peer(link)[0], root):
+        for thread in (process / "task").glob("*"):
+            fields = _text(thread / "schedstat").split()
+            if len(fields) > WAITED and thread.name.isdecimal():
+                waits[int(thread.name)] = int(fields[WAITED])
     return waits
 
 
-def _words(path: Path) -> list[str]:
+def _process_tree(pid: int, root: Path = PROC) -> Iterator[Path]:
+    """The directories of a process and of those that descend from it; none of one in a PID namespace that this process does not see."""
+    waiting, count = [pid] if pid > 0 else [], 0
+    while waiting and count < PROCESS_LIMIT:
+        process, count = root / str(waiting.pop()), count + 1
+        yield process
+        waiting += [int(child) for children in (process / "task").glob("*/children") for child in _text(children).split()]
+
+
+def _text(path: Path) -> str:
     try:
-        return path.read_text().split()
+        return path.read_text()
     except OSError:  # it has ended
-        return []
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxLoad:
+    """The CPU time that a box used during each run of a baseline, and how long that run lasted, in nanoseconds, by baseline: one busy
+    thread makes PyTorch look almost half as fast (cheating F2).
+
+    The kernel's account is read: of the box's cgroup, else of its processes. It counts a running thread at its ticks, so a single reading
+    is off by some milliseconds either way; the sum over all of a workload's runs is not. cpu_ns: reads what the box has used so far; None
+    where this host does not tell.
+    """
+
+    cpu_ns: Callable[[], int | None]
+    runs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def watch(self, name: str, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Do `work`, and count what the box uses meanwhile."""
+        before, begun = self.cpu_ns(), time.monotonic_ns()
+        result = work(*arguments)
+        after, ended = self.cpu_ns(), time.monotonic_ns()
+        if before is not None and after is not None:
+            self.runs.setdefault(name, []).append((after - before, ended - begun))
+        return result
+
+    def busy(self, name: str) -> bool:
+        """Return whether the box used more than an idle one does while this baseline ran."""
+        runs = self.runs.get(name, [])
+        used_ns, lasted_ns = sum(used for used, _ in runs), sum(lasted for _, lasted in runs)
+        return used_ns - POOL_NS * len(runs) > BUSY_SHARE * lasted_ns
+
+
+def box_load(link: socket.socket) -> BoxLoad:
+    """Return the load of the box whose process is at the other end of a Unix socket."""
+    pid = _peer(link)[0]
+    if pid <= 0:  # of a PID namespace that this process does not see: a server in a container
+        return BoxLoad(lambda: None)
+    account = cgroup_account(_text(PROC / str(pid) / "cgroup"), _text(PROC / "self" / "cgroup"))
+    return BoxLoad(lambda: _cpu_ns_of_processes(pid) if account is None else _cpu_ns_of_cgroup(account))
+
+
+def foreign_cpu_ns() -> int | None:
+    """The CPU time that this machine has spent on all but this process and its children; None where it does not tell. Time that its host
+    took away counts, too."""
+    fields = _text(PROC / "stat").partition("\n")[0].split()[1:]
+    if len(fields) <= STOLEN:
+        return None
+    ticks = sum(int(fields[index]) for index in range(STOLEN + 1) if index not in (IDLE, IO_WAIT))
+    return TICK_NS * ticks - _cpu_ns_of_processes(os.getpid())
+
+
+def cgroup_account(theirs: str, ours: str, root: Path = CGROUPS) -> Path | None:
+    """Return the file with a box's CPU time; None where it has no cgroup of its own. theirs, ours: two texts of /proc/PID/cgroup.
+
+    v1 has the controller cpuacct; v2 counts in each cgroup. See cgroups(7).
+    """
+    # Controllers and path of each hierarchy; no controllers: v2.
+    entries = [[line.split(":", 2)[1:] for line in text.splitlines() if line.count(":") >= 2] for text in (theirs, ours)]
+    directories = dict(entries[1])
+    for controllers, path in entries[0]:
+        if directories.get(controllers) is None or f"{directories[controllers]}/".startswith(f"{path.rstrip('/')}/"):
+            continue
+        file = root / controllers / path.lstrip("/") / ("cpuacct.usage" if controllers else "cpu.stat")
+        if (not controllers or "cpuacct" in controllers.split(",")) and file.is_file():
+            return file
+    return None
+
+
+def _cpu_ns_of_cgroup(account: Path) -> int | None:
+    text = _text(account)
+    if account.name == "cpuacct.usage":
+        return int(text) if text.strip().isdigit() else None
+    usage = dict(line.split() for line in text.splitlines() if len(line.split()) == 2).get("usage_usec", "")
+    return 1000 * int(usage) if usage.isdigit() else None
+
+
+def _cpu_ns_of_processes(pid: int) -> int:
+    """Return the CPU time that a process and those that descend from it have used, with those that they have waited for."""
+    ticks = 0
+    for process in _process_tree(pid):
+        fields = _text(process / "stat").rpartition(")")[2].split()
+        if len(fields) > WAITED_SYSTEM:  # else it has ended
+            ticks += sum(int(fields[index]) for index in (USER, SYSTEM, WAITED_USER, WAITED_SYSTEM))
+    return TICK_NS * ticks

@@ -16,25 +16,169 @@ would take several times the memory that the task takes.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from sandbox.judge import ReferenceFailed
-from sandbox.judge.tensors import FLOAT4, is_narrow, numbers, sum_is_finite
+from sandbox.launch import scaled_mm
 from sandbox.protocol import wire
+from sandbox.protocol.gate import span
 
+FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # two numbers a byte, the first in its low half; no arithmetic and few other operations
+_NUMBER_BYTE = 0x55  # neither zero nor NaN in any of them
+# dtype -> (integer type of the same width, quiet NaN without payload, payload bits); the bit above the payload makes a NaN quiet
+_NAN = {
+    torch.float64: (torch.int64, 0x7FF8_0000_0000_0000, 51),
+    torch.float32: (torch.int32, 0x7FC0_0000, 22),
+    torch.float16: (torch.int16, 0x7E00, 9),
+    torch.bfloat16: (torch.int16, 0x7FC0, 6),
+}
+ALL_BITS_OF_BYTE, ONE_BYTE_LIMIT = 255, 256
+ALL_BITS = -1  # a NaN in every float format, which no arithmetic makes
+_WIDTH = {torch.int64: torch.int64, torch.int32: torch.int32, torch.int16: torch.int16, torch.int8: torch.uint8, torch.uint8: torch.uint8}
 FLOAT64_FLOOR = 1e-12
 # PyTorch's own error is taken for no less than this many units of the dtype's last place: rounding a result to it makes a fifth of one.
 # A reference that rounds by itself, such as by .to(torch.float16), does so in fp64, too, and then seems to make no error at all.
 OWN_ULPS = 0.125
-NATIVE = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 SQUARES = (1e-130, 1e130)  # norms whose squares fp64 holds
 FEW = 16  # elements, beyond which an rms is no luck
 SHAKE_COUNTS = (8, 32)  # at first, and where those do not excuse: of eight, the rms is luck too
 Tensors = Sequence[torch.Tensor]
 PIECE = 1 << 24  # elements
+
+
+def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return whether two tensors have one shape and the same bits, NaN and all."""
+    if first.shape != second.shape:
+        return False
+    both = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in (first, second)]
+    if not any(count % 8 for tensor in both for count in (tensor.numel(), tensor.storage_offset(), tensor.data_ptr())):
+        # Words are an eighth as many to compare.
+        both = [tensor.view(torch.int64) for tensor in both]
+    return torch.equal(*both)
+
+
+def memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory from a tensor's first element to its last, gaps included, as a flat tensor."""
+    if tensor.is_contiguous():
+        return tensor.view(-1)
+    return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())
+
+
+def equal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """`torch.equal`, also for float4."""
+    return same_bytes(first, second) if first.dtype == second.dtype == FLOAT4 else torch.equal(first, second)
+
+
+def is_narrow(dtype: torch.dtype) -> bool:
+    """Return whether it is a float of eight or four bits: each byte of it is a number or one of few NaNs, and torch computes nothing in
+    it."""
+    return dtype.is_floating_point and dtype.itemsize == 1
+
+
+def numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """The values in double precision; of float4 the last axis is twice as long."""
+    if tensor.dtype != FLOAT4:
+        return tensor.double()
+    raw = tensor.contiguous().view(torch.uint8)
+    values = torch.tensor(scaled_mm.VALUES, dtype=torch.float64, device=tensor.device)
+    return values[torch.stack((raw & 15, raw >> 4), -1).long()].flatten(-2)
+
+
+def is_nan(tensor: torch.Tensor) -> torch.Tensor:
+    """A mask of the values that are NaN; of float4 as long as `numbers`."""
+    return (numbers(tensor) if is_narrow(tensor.dtype) else tensor).isnan()
+
+
+def filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
+    """A tensor like this one with the value everywhere; of narrow floats with one of their bytes that is a number other than zero."""
+    if not is_narrow(tensor.dtype):
+        return torch.full_like(tensor, value)
+    copy = tensor.clone()
+    copy.view(torch.uint8).fill_(_NUMBER_BYTE)
+    return copy
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """As `wire.TensorSpec` has it."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def sum_is_finite(tensor: torch.Tensor) -> bool:
+    """True: no element is NaN or infinite. False says little, for a sum of finite elements may overflow. One pass, without memory."""
+    return math.isfinite(float(tensor.sum()))
+
+
+def fill_with_poison(output: torch.Tensor) -> int:
+    """Fill an output with this trial's poison and return its bits; `unwritten` wants them back."""
+    dtype = output.dtype
+    if dtype in _NAN:
+        kind, nan, payload = _NAN[dtype]
+        # Neither all clear, which is infinity, nor all set, which is the NaN of GPUs once it is quiet.
+        bits = (nan ^ (1 << payload)) | (1 + secrets.randbelow((1 << payload) - 2))
+    elif dtype == torch.bool:
+        kind, bits = torch.uint8, 2 + secrets.randbelow(254)  # no boolean that a kernel writes
+    elif is_narrow(dtype):
+        kind, bits = torch.uint8, secrets.randbelow(ONE_BYTE_LIMIT)
+    else:
+        kind = _WIDTH[dtype]
+        info = torch.iinfo(kind)
+        bits = info.min + secrets.randbelow(info.max - info.min + 1)
+    output.view(kind).fill_(bits)
+    return bits
+
+
+def unwritten_mask(output: torch.Tensor, bits: int) -> torch.Tensor:
+    """A mask of the elements that nobody wrote: this trial's poison, or what memory holds that the kernel allocated: all bits set, by
+    `Device.stir`, or NaN and the largest integer, by torch (torch.utils.deterministic.fill_uninitialized_memory)."""
+    dtype = output.dtype
+    if dtype in _NAN:
+        if sum_is_finite(output):
+            return torch.zeros_like(output, dtype=torch.bool)
+        kind, nan, _ = _NAN[dtype]
+        raw = output.view(kind)
+        return (raw == bits) | (raw == nan) | (raw == ALL_BITS)
+    if dtype == torch.bool:
+        return output.view(torch.uint8) > 1
+    if is_narrow(dtype):
+        raw = output.view(torch.uint8)
+        return (raw == bits) | (raw == ALL_BITS_OF_BYTE) | (raw == _fresh_byte(dtype))
+    raw = output.view(_WIDTH[dtype])
+    return (raw == bits) | (raw == torch.iinfo(raw.dtype).max) | (raw == (ALL_BITS if raw.dtype.is_signed else 255))
+
+
+def _fresh_byte(dtype: torch.dtype) -> int:
+    """Return the byte that torch fills fresh memory of a float of one byte with: its NaN; it fills none of float4, which has none."""
+    if dtype == FLOAT4:
+        return ALL_BITS_OF_BYTE
+    return int(torch.full((1,), torch.nan).to(dtype).view(torch.uint8))
+
+
+def output_was_read(output: torch.Tensor, bits: int) -> bool:
+    """Return whether an element is this trial's poison after an operation on it."""
+    if output.dtype not in _NAN or sum_is_finite(output):
+        return False
+    kind, nan, _ = _NAN[output.dtype]
+    return bool((output.view(kind) == (bits | nan)).any())
+
+
+def except_right_nan(unwritten: torch.Tensor, output: torch.Tensor, reference: object) -> torch.Tensor:
+    """A mask of `unwritten`, without the elements that are NaN in the reference too and hold another NaN than this trial's poison.
+
+    A kernel's own right NaN has the bits that fresh memory is filled with. So a kernel that leaves its fresh memory as it is where the
+    reference is NaN is right there: its answer is the one asked for. Anywhere else, and in the memory that the judge poisoned, nothing
+    is forgiven.
+    """
+    if output.dtype not in _NAN or not isinstance(reference, torch.Tensor) or not bool(unwritten.any()):
+        return unwritten
+    if (reference.shape, reference.dtype, reference.device) != (output.shape, output.dtype, output.device):
+        return unwritten  # the mismatch is reported elsewhere
+    kind, nan, _ = _NAN[output.dtype]
+    raw = output.view(kind)
+    return unwritten & ~(reference.isnan() & ((raw == nan) | (raw == ALL_BITS)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +235,7 @@ def compare(
     if reference.dtype == FLOAT4:
         output, reference, unwritten = numbers(output).float(), numbers(reference).float(), unwritten.repeat_interleave(2, -1)
     references = [reference] if reference64 is None else [reference, reference64]
-    equal = reference.dtype in NATIVE and torch.equal(output, reference)
+    equal = reference.dtype in _NAN and torch.equal(output, reference)
     if equal and not bool(unwritten.any()) and all(map(sum_is_finite, references)):
         # The output is PyTorch's to the last bit, and finite: its error is PyTorch's own, against the fp64 result.
         ratio = None
@@ -257,28 +401,24 @@ class ElementwiseComparer:
                 returned = f"the reference returned {reference.dtype} {tuple(reference.shape)}"
                 tried = f"{output.dtype} {tuple(output.shape)} when it was tried"
                 raise ReferenceFailed(f"{returned}, and {tried}; let shapes and dtypes not depend on values")
-        comparisons = [self._by_rule(output, reference, None, mask, allowed) for output, reference, mask in triples]
+        comparisons = [self._by_rule(output, reference, reference, mask, allowed) for output, reference, mask in triples]
         passed = all(comparison.outcome is wire.TrialOutcome.PASSED for comparison in comparisons)
         if passed and not any(self._below_absolute_tolerance(reference, allowed) for reference in expected):
             return comparisons
         wide = self._in_double(inputs, expected)
         comparisons = [self._by_rule(out, ref, exact, mask, allowed) for (out, ref, mask), exact in zip(triples, wide, strict=True)]
-        comparisons = [
-            replace(comparison, budget_ratio=self._budget_ratio(*triple, exact, allowed))
-            for comparison, triple, exact in zip(comparisons, triples, wide, strict=True)
-        ]
 
-        def again(index: int, perturbed: Sequence[torch.Tensor]) -> Comparison:
+        def again(index: int, perturbed: Sequence[torch.Tensor] = ()) -> Comparison:
             return replace(comparisons[index], budget_ratio=self._budget_ratio(*triples[index], wide[index], allowed, perturbed))
 
+        comparisons = [again(index) for index in range(len(triples))]
         return forgive_rounding_noise(comparisons, inputs, expected, lambda tensors: self._in_double(tensors, expected), again)
 
     def _by_rule(
-        self, output: torch.Tensor, reference: torch.Tensor, wide: torch.Tensor | None, mask: torch.Tensor, allowed: wire.Tolerance
+        self, output: torch.Tensor, reference: torch.Tensor, wide: torch.Tensor, mask: torch.Tensor, allowed: wire.Tolerance
     ) -> Comparison:
         rule = replace(allowed, budget_factor=None)
-        wider = reference if wide is None else wide
-        return joined([compare(o, r, w, m, rule) for o, r, w, m in self._pieces(output, reference, wider, mask)])
+        return joined([compare(o, r, w, m, rule) for o, r, w, m in self._pieces(output, reference, wide, mask)])
 
     def _budget_ratio(
         self,
@@ -287,7 +427,7 @@ class ElementwiseComparer:
         mask: torch.Tensor,
         wide: torch.Tensor,
         allowed: wire.Tolerance,
-        perturbed: Sequence[torch.Tensor] = (),
+        perturbed: Sequence[torch.Tensor],
     ) -> float | None:
         if allowed.budget_factor is None or not reference.is_floating_point() or not reference.numel():
             return None

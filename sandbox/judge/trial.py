@@ -1,4 +1,4 @@
-"""Runs a kernel once under the judge's eyes: place, publish inputs and poison, go, wait, snapshot.
+"""Runs a kernel once under the judge's eyes: place, publish inputs and poison, go, wait, snapshot; and draws the fact of the run.
 
 Tensors lie in the arena in random order, at random offsets, with a band of random bytes on both sides of each. Outputs are poisoned. Floats
 get a signalling NaN whose payload is random per trial. Integers get a random sentinel, and so do floats of one byte, which have too few
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 import torch
 
@@ -21,22 +22,22 @@ from sandbox.devices import Device
 from sandbox.devices.clock import RunCopies
 from sandbox.judge import inputs
 from sandbox.judge.inputs import shape_of
-from sandbox.judge.references import Compare, Draw, Reference, Task
-from sandbox.judge.runner_link import RunnerLink, Silence
-from sandbox.judge.tensors import FLOAT4, is_narrow, memory_of, same_bytes, sum_is_finite
+from sandbox.judge.references import Compare, Draw, Reference, ReferenceFailed, Task, blamed
+from sandbox.judge.runner_link import RunnerLink, Silence, is_ok
+from sandbox.judge.tolerance import (
+    Comparison,
+    compare,
+    except_right_nan,
+    fill_with_poison,
+    forgive_rounding_noise,
+    joined,
+    memory_of,
+    same_bytes,
+    unwritten_mask,
+)
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, Answer, Call, Operation, Slot, Status, span
 
-# dtype -> (integer type of the same width, quiet NaN without payload, payload bits); the bit above the payload makes a NaN quiet
-_NAN = {
-    torch.float64: (torch.int64, 0x7FF8_0000_0000_0000, 51),
-    torch.float32: (torch.int32, 0x7FC0_0000, 22),
-    torch.float16: (torch.int16, 0x7E00, 9),
-    torch.bfloat16: (torch.int16, 0x7FC0, 6),
-}
-ALL_BITS_OF_BYTE, ONE_BYTE_LIMIT = 255, 256
-ALL_BITS = -1  # a NaN in every float format, which no arithmetic makes
-_WIDTH = {torch.int64: torch.int64, torch.int32: torch.int32, torch.int16: torch.int16, torch.int8: torch.uint8, torch.uint8: torch.uint8}
 PLACE_S = 10.0
 ON_NOTHING = (Operation.NULL, Operation.FLOOR)  # nobody reads their inputs: the last call's will do
 REPEAT_PLACEMENT = 0.5  # chance to use the same pointers again with other values: a kernel that remembers an answer by its pointer is wrong
@@ -51,90 +52,6 @@ STEP_LIMIT_BYTES = 1 << 30  # and of those beyond 4 GiB a multiple of this: a qu
 # What one byte of the inputs and of the outputs takes at most while it is compared: copies, fp64, errors, masks.
 INPUT_FACTOR, OUTPUT_FACTOR, SPARE_BYTES = 7, 30, 1 << 30
 _RANDOM = random.SystemRandom()
-Placed = tuple[wire.Workload, "Placement | None", int, bool, bool]
-
-
-def fill_with_poison(output: torch.Tensor) -> int:
-    """Fill an output with this trial's poison and return its bits; `unwritten` wants them back."""
-    dtype = output.dtype
-    if dtype in _NAN:
-        kind, nan, payload = _NAN[dtype]
-        # Neither all clear, which is infinity, nor all set, which is the NaN of GPUs once it is quiet.
-        bits = (nan ^ (1 << payload)) | (1 + secrets.randbelow((1 << payload) - 2))
-    elif dtype == torch.bool:
-        kind, bits = torch.uint8, 2 + secrets.randbelow(254)  # no boolean that a kernel writes
-    elif is_narrow(dtype):
-        kind, bits = torch.uint8, secrets.randbelow(ONE_BYTE_LIMIT)
-    else:
-        kind = _WIDTH[dtype]
-        info = torch.iinfo(kind)
-        bits = info.min + secrets.randbelow(info.max - info.min + 1)
-    output.view(kind).fill_(bits)
-    return bits
-
-
-def unwritten_mask(output: torch.Tensor, bits: int) -> torch.Tensor:
-    """A mask of the elements that nobody wrote: this trial's poison, or what memory holds that the kernel allocated: all bits set, by
-    `Device.stir`, or NaN and the largest integer, by torch (torch.utils.deterministic.fill_uninitialized_memory)."""
-    dtype = output.dtype
-    if dtype in _NAN:
-        if sum_is_finite(output):
-            return torch.zeros_like(output, dtype=torch.bool)
-        kind, nan, _ = _NAN[dtype]
-        raw = output.view(kind)
-        return (raw == bits) | (raw == nan) | (raw == ALL_BITS)
-    if dtype == torch.bool:
-        return output.view(torch.uint8) > 1
-    if is_narrow(dtype):
-        raw = output.view(torch.uint8)
-        return (raw == bits) | (raw == ALL_BITS_OF_BYTE) | (raw == _fresh_byte(dtype))
-    raw = output.view(_WIDTH[dtype])
-    return (raw == bits) | (raw == torch.iinfo(raw.dtype).max) | (raw == (ALL_BITS if raw.dtype.is_signed else 255))
-
-
-def _fresh_byte(dtype: torch.dtype) -> int:
-    """Return the byte that torch fills fresh memory of a float of one byte with: its NaN; it fills none of float4, which has none."""
-    if dtype == FLOAT4:
-        return ALL_BITS_OF_BYTE
-    return int(torch.full((1,), torch.nan).to(dtype).view(torch.uint8))
-
-
-def output_was_read(output: torch.Tensor, bits: int) -> bool:
-    """Return whether an element is this trial's poison after an operation on it."""
-    if output.dtype not in _NAN or sum_is_finite(output):
-        return False
-    kind, nan, _ = _NAN[output.dtype]
-    return bool((output.view(kind) == (bits | nan)).any())
-
-
-def except_right_nan(unwritten: torch.Tensor, output: torch.Tensor, reference: object) -> torch.Tensor:
-    """A mask of `unwritten`, without the elements that are NaN in the reference too and hold another NaN than this trial's poison.
-
-    A kernel's own right NaN has the bits that fresh memory is filled with. So a kernel that leaves its fresh memory as it is where the
-    reference is NaN is right there: its answer is the one asked for. Anywhere else, and in the memory that the judge poisoned, nothing
-    is forgiven.
-    """
-    if output.dtype not in _NAN or not isinstance(reference, torch.Tensor) or not bool(unwritten.any()):
-        return unwritten
-    if (reference.shape, reference.dtype, reference.device) != (output.shape, output.dtype, output.device):
-        return unwritten  # the mismatch is reported elsewhere
-    kind, nan, _ = _NAN[output.dtype]
-    raw = output.view(kind)
-    return unwritten & ~(reference.isnan() & ((raw == nan) | (raw == ALL_BITS)))
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnInputs:
-    """The inputs of one run, in private memory, and the key that they were drawn from."""
-
-    key: str
-    tensors: list[torch.Tensor]
-
-    @classmethod
-    def fresh(cls, bench: WorkloadContext, device: Device) -> DrawnInputs:
-        """Inputs of this workload from a new key."""
-        key = inputs.fresh_key()
-        return cls(key, inputs.of_workload(bench.problem, bench.workload, bench.draw, key, device))
 
 
 @dataclass(slots=True)
@@ -151,7 +68,7 @@ class WorkloadContext:
     scratch: tuple[int, ...] = ()
     placement: Placement | None = None
     spent: list[torch.Tensor] | None = None
-    ahead: DrawnInputs | None = None
+    ahead: tuple[str, list[torch.Tensor]] | None = None
 
     @classmethod
     def of(cls, task: Task, workload: wire.Workload) -> WorkloadContext:
@@ -164,7 +81,12 @@ class WorkloadContext:
         """The workload's own, or the problem's."""
         return self.workload.tolerance or self.problem.tolerance
 
-    def placed(self, how: RunOptions) -> Placed:
+    def fresh_inputs(self, device: Device) -> tuple[str, list[torch.Tensor]]:
+        """Inputs in private memory, after the new 128-bit key, in hex, that they are drawn from."""
+        key = secrets.token_hex(16)
+        return key, inputs.of_workload(self.problem, self.workload, self.draw, key, device)
+
+    def placed(self, how: RunOptions) -> tuple[object, ...]:
         """Return what a PLACE at the last placement was for: null runs for which it would be the same need no other."""
         return self.workload, self.placement, how.count, how.copy_out, how.poison_allocations
 
@@ -239,10 +161,10 @@ def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         shared = shared if how.inspect else scenes[0].drawn
     with _drawing(how.draw_next, device):
         snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
-        poisoned: list[_RunBuffers] = []
+        poison_bits: list[tuple[int, ...]] = []
 
         def poison_snapshots() -> None:
-            poisoned.extend(scene.poisoned(outputs) for scene, outputs in zip(scenes, snapshots, strict=True))
+            poison_bits.extend(tuple(map(fill_with_poison, outputs)) for outputs in snapshots)
 
         call = _call(placement, scenes[0].drawn, bench, how)
         # The runner gets the places, and stirs its memory; meanwhile the judge works in its own memory, and in no other. The runner's
@@ -253,7 +175,7 @@ def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         else:
             ready = runner.call(call, PLACE_S, poison_snapshots)
             runner.placed = bench.placed(how) if ready == FINE else None
-        if how.warm_count and bench.spent is not None and isinstance(ready, Answer) and ready.status is Status.OK:
+        if how.warm_count and bench.spent is not None and is_ok(ready):
             for buffers in scenes:
                 for memory, spent in zip(buffers.places, bench.spent, strict=True):
                     if memory is not None:
@@ -262,9 +184,9 @@ def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
             runner.gate.write_scalars(_scalars(bench, bench.spent))
             warm = Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL
             ready = runner.call(Call(operation=warm, count=how.warm_count), how.warm_count * how.count * limit_s)
-        if isinstance(ready, Silence) or ready.status is not Status.OK:
+        if not is_ok(ready):
             return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
-        bench.spent, scenes = scenes[-1].drawn, poisoned
+        bench.spent = scenes[-1].drawn
         for scene in scenes:  # now that the runner has answered: what it still did before may have written anywhere
             # Write the bands around the tensors, in which nothing may change.
             for band in scene.bands:
@@ -273,11 +195,11 @@ def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         device.acquire_context()
         train = runner.take_train(how.operation, limit_s, copies, _scalars(bench, scenes[0].drawn))
         reply = runner.reply()
-    runs = (
-        Run(key=scene.key, reply=reply, duration_ns=duration_ns, inputs=scene.drawn, outputs=outputs)
-        for scene, outputs, duration_ns in zip(scenes, snapshots, train.durations_ns, strict=True)
-    )
-    return [scene.inspected(result) if how.inspect else result for scene, result in zip(scenes, runs, strict=True)]
+    results = []
+    for scene, outputs, bits, duration_ns in zip(scenes, snapshots, poison_bits, train.durations_ns, strict=True):
+        result = Run(key=scene.key, reply=reply, duration_ns=duration_ns, inputs=scene.drawn, outputs=outputs)
+        results.append(scene.inspected(result, bits, bench.scratch) if how.inspect else result)
+    return results
 
 
 @contextmanager
@@ -287,7 +209,7 @@ def _drawing(bench: WorkloadContext | None, device: Device) -> Iterator[None]:
         yield
         return
     with ThreadPoolExecutor(max_workers=1) as pool:
-        drawn = pool.submit(DrawnInputs.fresh, bench, device)
+        drawn = pool.submit(bench.fresh_inputs, device)
         yield
     bench.ahead = drawn.result()
 
@@ -302,12 +224,6 @@ class _RunBuffers:
     targets: list[torch.Tensor]  # the outputs in the arena
     bands: list[torch.Tensor]
     guard: torch.Tensor
-    scratch: tuple[int, ...] = ()  # numbers of the inputs that a kernel may write to
-    poison_bits: tuple[int, ...] = ()
-
-    def poisoned(self, outputs: list[torch.Tensor]) -> _RunBuffers:
-        """Write what is to lie in the outputs into private ones."""
-        return replace(self, poison_bits=tuple(fill_with_poison(output) for output in outputs))
 
     def copies(self, outputs: list[torch.Tensor]) -> RunCopies:
         """Return the copies of a run. outputs: private, with the poison that is published, for the snapshot.
@@ -318,16 +234,16 @@ class _RunBuffers:
         read = list(zip(outputs, self.targets, strict=True))
         return RunCopies(publish=[*inputs, *((target, poison) for poison, target in read)], snapshot=read)
 
-    def inspected(self, result: Run) -> Run:
-        """The same, with what it says of the runner's manners."""
+    def inspected(self, result: Run, poison_bits: tuple[int, ...], scratch: tuple[int, ...]) -> Run:
+        """The same, with what it says of the runner's manners. scratch: numbers of the inputs that a kernel may write to."""
         modified = any(
-            place is not None and index not in self.scratch and not same_bytes(place, memory_of(private))
+            place is not None and index not in scratch and not same_bytes(place, memory_of(private))
             for index, (place, private) in enumerate(zip(self.places, self.drawn, strict=True))
         )
         return replace(
             result,
-            unwritten=[unwritten_mask(output, bits) for output, bits in zip(result.outputs, self.poison_bits, strict=True)],
-            poison_bits=self.poison_bits,
+            unwritten=[unwritten_mask(output, bits) for output, bits in zip(result.outputs, poison_bits, strict=True)],
+            poison_bits=poison_bits,
             inputs_modified=modified,
             out_of_bounds=not torch.equal(torch.cat(self.bands), torch.cat([self.guard[: len(band)] for band in self.bands])),
         )
@@ -338,11 +254,9 @@ def _scene(
 ) -> _RunBuffers:
     """Draw inputs in private memory, or take known ones. guarded: bands around the tensors have to be as they were."""
     problem, arena = bench.problem, runner.arena
+    key, drawn = ("", reused) if reused is not None else bench.ahead or bench.fresh_inputs(runner.device)
     if reused is None:
-        fresh, bench.ahead = bench.ahead or DrawnInputs.fresh(bench, runner.device), None
-    else:
-        fresh = DrawnInputs(inputs.fresh_key(), reused)
-    drawn = fresh.tensors
+        bench.ahead = None
     bands, guard = list[torch.Tensor](), torch.empty(0, dtype=torch.uint8)
     if guarded:
         guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
@@ -355,7 +269,7 @@ def _scene(
         arena.tensor(shift + slot.offset, tensor.dtype, (slot.element_count,)) if tensor.shape else None
         for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
     ]
-    return _RunBuffers(key=fresh.key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, scratch=bench.scratch)
+    return _RunBuffers(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard)
 
 
 def scalars_are_late(bench: WorkloadContext) -> bool:
@@ -375,7 +289,7 @@ def _scalars(bench: WorkloadContext, drawn: list[torch.Tensor]) -> tuple[float, 
 def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContext, how: RunOptions) -> Call:
     problem, late = bench.problem, scalars_are_late(bench)
     slots = tuple(
-        slot if tensor.shape else type(slot)(offset=0, shape=(), scalar=0.0 if late else float(value))
+        slot if tensor.shape else Slot(offset=0, shape=(), scalar=0.0 if late else float(value))
         for slot, tensor, value in zip(placement.inputs, problem.inputs, drawn, strict=True)
     )
     return Call(
@@ -394,20 +308,96 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
     )
 
 
+def expected(
+    reference: Reference, drawn: list[torch.Tensor], problem: wire.ProblemSpec, *, dtype: torch.dtype | None = None
+) -> list[torch.Tensor]:
+    """The reference's outputs for private copies of the inputs, their floats cast to dtype, checked against what the problem declares."""
+    private = [tensor.to(dtype, copy=True) if dtype is not None and tensor.is_floating_point() else tensor.clone() for tensor in drawn]
+    with blamed("the reference"):
+        results = reference(private)
+    if len(results) != len(problem.outputs):
+        raise ReferenceFailed(f"the reference returned {len(results)} outputs; problem.toml declares {len(problem.outputs)}")
+    return results
+
+
+def judge_run(result: Run, bench: WorkloadContext, phase: wire.TrialPhase, index: int) -> wire.Trial:
+    """Draw the fact of a run. The reference is computed only now, when the snapshot is in private memory."""
+    workload = bench.workload
+    trial = partial(
+        wire.Trial,
+        workload_id=workload.workload_id,
+        hidden=workload.hidden,
+        phase=phase,
+        index=index,
+        key=result.key,
+        duration_ns=result.duration_ns,
+    )
+    if (spoken := _spoken(result.reply)) is not None:
+        return trial(outcome=spoken[0], message=spoken[1])
+    comparisons = _compare_all(result, bench)
+    outcomes = (comparison.outcome for comparison in comparisons)
+    outcome = next((outcome for outcome in outcomes if outcome is not wire.TrialOutcome.PASSED), wire.TrialOutcome.PASSED)
+    # A stray write outside the outputs explains what is wrong inside them, so it is named first.
+    if result.out_of_bounds:
+        outcome = wire.TrialOutcome.OUT_OF_BOUNDS
+    elif result.inputs_modified and outcome is wire.TrialOutcome.PASSED:
+        outcome = wire.TrialOutcome.INPUT_MODIFIED
+    return trial(outcome=outcome, **asdict(joined(comparisons)))
+
+
+def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome, str] | None:
+    """Return what the reply alone decides: never a pass."""
+    match reply:
+        case Silence.GONE:
+            return wire.TrialOutcome.CRASHED, "the kernel's process ended during the call"
+        case Silence.TIMED_OUT:
+            return wire.TrialOutcome.TIMED_OUT, ""
+        case Answer(status=Status.OK):
+            return None
+        case Answer(status=Status.WRONG_SHAPE | Status.WRONG_DTYPE | Status.DEVICE_FAULT | Status.OUT_OF_MEMORY as status):
+            return wire.TrialOutcome[status.name], reply.message
+    return wire.TrialOutcome.RAISED, reply.message
+
+
+def _compare_all(result: Run, bench: WorkloadContext) -> list[Comparison]:
+    problem = bench.problem
+    references = expected(bench.reference, result.inputs, problem)
+    triples = zip(result.unwritten, result.outputs, references, strict=True)
+    unwritten = [except_right_nan(mask, output, reference) for mask, output, reference in triples]
+    if bench.compare is not None:
+        return bench.compare(bench.workload, result.inputs, result.outputs, references, unwritten)
+    wide: list[torch.Tensor | None] = [None] * len(references)  # in double precision, for the error budget
+    if bench.tolerance.budget_factor is not None and any(reference.dtype.is_floating_point for reference in references):
+        wide = list(expected(bench.reference64 or bench.reference, result.inputs, problem, dtype=torch.float64))
+    for output, reference, tensor in zip(result.outputs, references, problem.outputs, strict=True):
+        if not isinstance(reference, torch.Tensor) or reference.device != output.device:
+            where = f"a tensor on {reference.device}" if isinstance(reference, torch.Tensor) else f"a {type(reference).__name__}"
+            raise ReferenceFailed(f"the reference's {tensor.name!r} is {where}; return a tensor on the device of its inputs")
+        if reference.shape != output.shape or reference.dtype != output.dtype:
+            raise ReferenceFailed(
+                f"the reference's {tensor.name!r} is {reference.dtype} {tuple(reference.shape)}; "
+                f"problem.toml declares {output.dtype} {tuple(output.shape)}"
+            )
+
+    def comparison(index: int, perturbed: Sequence[torch.Tensor] = ()) -> Comparison:
+        return compare(result.outputs[index], references[index], wide[index], unwritten[index], bench.tolerance, perturbed)
+
+    def exactly(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return expected(bench.reference64 or bench.reference, tensors, problem)
+
+    return forgive_rounding_noise([comparison(index) for index in range(len(references))], result.inputs, references, exactly, comparison)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets. begin, end: of all of it."""
+    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets. span: how many bytes it takes
+    from begin on; others of its kind may follow at such steps."""
 
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     bands: tuple[tuple[int, int], ...]
     begin: int
-    end: int
-
-    @property
-    def span(self) -> int:
-        """How many bytes it takes; others of its kind may follow at such steps."""
-        return self.end - self.begin
+    span: int
 
 
 def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
@@ -465,7 +455,7 @@ def place(problem: wire.ProblemSpec, workload: wire.Workload, spare_bytes: int =
         bands += [(first - BAND_BYTES, first), (end, end + BAND_BYTES)]
         (inputs if is_input else outputs)[index] = _slot(tensor, workload, first)
         at = end + BAND_BYTES
-    return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands), begin=begin, end=_align(at))
+    return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands), begin=begin, span=_align(at) - begin)
 
 
 def _slot(tensor: wire.TensorSpec, workload: wire.Workload, offset: int = 0) -> Slot:

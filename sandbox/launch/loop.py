@@ -31,11 +31,6 @@ class _Placed:
     call: Call
     bound: list[Bound]
 
-    @property
-    def verifying(self) -> bool:
-        """Return whether what it allocates is filled with NaN, and it is waited for."""
-        return self.call.poison
-
     def bind(self, gate: Gate) -> None:
         """Bind the kernel to the scalars that came with `go`, inside the clock."""
         if self.call.late_scalars:
@@ -81,7 +76,7 @@ def serve(
                         gate.reply(last, answer)
                         device.synchronize()
                         continue
-                    case Operation.CALL | Operation.NULL if placed is not None and not placed.verifying:
+                    case Operation.CALL | Operation.NULL if placed is not None and not placed.call.poison:
                         placed.bind(gate)
                         for index, kernel in enumerate(placed.bound):
                             if index:
@@ -141,13 +136,13 @@ def _launch(
 ) -> Answer:
     if placed is None:
         raise RuntimeError("nothing was placed")
+    verifying = placed.call.poison  # what it allocates is filled with NaN, and it is waited for
     if operation is not Operation.BENCH:  # which takes what ran last
         placed.bind(gate)
     if operation in OBSERVED and observe is not None:
         device.synchronize()  # its inputs are there: what is observed is the kernel's own work
-        report = observe(
-            lambda: _run(placed.bound, device, verifying=placed.verifying), operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER
-        )
+        kernels_too = operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER
+        report = observe(lambda: _run(placed.bound, device, verifying=verifying), kernels_too)
         device.synchronize()
         _flush()
         return Answer(status=Status.OK, message=report)
@@ -158,14 +153,14 @@ def _launch(
         samples = device.do_bench(placed.bound[0].launch, gate.call().budget_ns)
         device.synchronize()
         return Answer(status=Status.OK, samples_ns=samples)
-    if placed.verifying:
+    if verifying:
         placed.kernel.take_error()  # of an earlier call
     for _ in range(gate.call().count if operation in (Operation.WARM, Operation.WARM_NULL) else 1):
-        _start(operation, placed.bound, device, verifying=placed.verifying)
+        _start(operation, placed.bound, device, verifying=verifying)
         device.synchronize()
-        if placed.verifying:
+        if verifying:
             _flush()
-    error = placed.kernel.take_error() if placed.verifying else ""
+    error = placed.kernel.take_error() if verifying else ""
     return Answer(status=Status.OK, message=error) if error else FINE
 
 

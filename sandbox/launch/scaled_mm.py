@@ -14,31 +14,23 @@ BLOCK, TILE_ROWS, TILE_COLUMNS = 16, 128, 4
 VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 
 
-def emulated(mat_a: Any, mat_b: Any, scale_a: Any, scale_b: Any, *rest: Any, **named: Any) -> Any:
-    """Stand in for `torch._scaled_mm`: torch's own, but for these products."""
-    import torch
-
-    if str(mat_a.dtype) == "torch.float4_e2m1fn_x2" and scale_a.dtype == torch.float8_e4m3fn and mat_a.dim() == 2:
-        return scaled_mm(mat_a, mat_b, scale_a, scale_b, *rest, **named)
-    return torch._scaled_mm(mat_a, mat_b, scale_a, scale_b, *rest, **named)
-
-
-def scaled_mm(
-    mat_a: torch.Tensor,
-    mat_b: torch.Tensor,
-    scale_a: torch.Tensor,
-    scale_b: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    scale_result: torch.Tensor | None = None,
+def emulated(
+    mat_a: Any,
+    mat_b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    bias: Any = None,
+    scale_result: Any = None,
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
-) -> torch.Tensor:
-    """mat_a [m, k / 2] @ mat_b [k / 2, n], both float4_e2m1fn_x2, each sixteen values of a row of a or a column of b times their scale. The
-    sums are in float32. Raises ValueError where scales are missing."""
+) -> Any:
+    """Stand in for `torch._scaled_mm`: torch's own, but for mat_a [m, k / 2] @ mat_b [k / 2, n], both float4_e2m1fn_x2, each sixteen values
+    of a row of a or a column of b times their scale. The sums are in float32. Raises ValueError where scales are missing."""
     import torch
 
-    first, second = _dequantized(mat_a, scale_a), _dequantized(mat_b.t(), scale_b)
-    product = first @ second.t()
+    if str(mat_a.dtype) != "torch.float4_e2m1fn_x2" or scale_a.dtype != torch.float8_e4m3fn or mat_a.dim() != 2:
+        return torch._scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
+    product = _dequantized(mat_a, scale_a) @ _dequantized(mat_b.t(), scale_b).t()
     if bias is not None:
         product = product + bias.float()
     return product.to(out_dtype or torch.bfloat16)

@@ -39,12 +39,13 @@ class Damaged(NotAnObject):
 
 def exported_names(data: Bytes) -> list[str]:
     """The defined global and weak functions of the dynamic symbol table, in its order; each is cut to NAME_LIMIT_BYTES."""
-    return [name for name, info, section in _dynamic_symbols(data) if section != 0 and info & 0xF in (2, 10) and info >> 4 in (1, 2)]
+    symbols = _symbols(data, _table(data, _DYNSYM, _SYMBOL))
+    return [name for name, info, section in symbols if section != 0 and info & 0xF in (2, 10) and info >> 4 in (1, 2)]
 
 
 def undefined_names(data: Bytes) -> Iterator[str]:
     """Yield the names that the object wants of others, cut likewise; that it is no object may come out after some of them."""
-    return (name for name, _, section in _dynamic_symbols(data) if section == 0 and name)
+    return (name for name, _, section in _symbols(data, _table(data, _DYNSYM, _SYMBOL)) if section == 0 and name)
 
 
 def soname(data: Bytes) -> str | None:
@@ -98,17 +99,8 @@ def _kernels_of_entries(data: Bytes, at: int, end: int) -> Iterator[str]:
 
 def _kernels_of_cubin(cubin: Bytes) -> Iterator[str]:
     """None of its device functions."""
-    entries, strings_at = _table(cubin, _SYMTAB, _SYMBOL) or (range(0), 0)
-    room = len(cubin)
-    for at in entries:
-        name_at, info, visibility, section_index, _, _ = _unpacked(_SYMBOL, cubin, at)
-        if section_index == 0 or info & 0xF != 2 or not visibility & _STO_CUDA_ENTRY:
-            continue
-        name = _text(cubin, strings_at + name_at)
-        room -= len(name)
-        if room < 0:
-            raise Damaged("its names are longer than it is: symbols share them")
-        yield name
+    table = _table(cubin, _SYMTAB, _SYMBOL) or (range(0), 0)
+    yield from (name for name, _, _ in _symbols(cubin, table, kernels_only=True))
 
 
 def section(data: Bytes, name: str) -> range:
@@ -139,14 +131,16 @@ def _section_headers(data: Bytes) -> range:
     return range(begin, begin + count * _SECTION.size, _SECTION.size)
 
 
-def _dynamic_symbols(data: Bytes) -> Iterator[tuple[str, int, int]]:
-    table = _table(data, _DYNSYM, _SYMBOL)
+def _symbols(data: Bytes, table: tuple[range, int] | None, *, kernels_only: bool = False) -> Iterator[tuple[str, int, int]]:
+    """Name, info and section of each symbol of a table, or of each kernel."""
     if table is None:
         raise Damaged("it has no dynamic symbols")
     entries, strings_at = table
     room = len(data)
     for at in entries:
-        name_at, info, _, section, _, _ = _unpacked(_SYMBOL, data, at)
+        name_at, info, visibility, section, _, _ = _unpacked(_SYMBOL, data, at)
+        if kernels_only and (section == 0 or info & 0xF != 2 or not visibility & _STO_CUDA_ENTRY):
+            continue
         name = _text(data, strings_at + name_at)
         room -= len(name)
         if room < 0:

@@ -74,6 +74,13 @@ class Status(IntEnum):
     OUT_OF_MEMORY = 6
 
 
+# Fields of a call that the page has as they are.
+_PLAIN_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("poison", "copy_out", "late_scalars"), bool),
+    **dict.fromkeys(("variant", "count", "template_index", "stride_bytes", "seed", "budget_ns"), int),
+}
+
+
 class _SlotLayout(ctypes.Structure):
     _fields_ = [
         ("offset", ctypes.c_uint64),
@@ -92,24 +99,11 @@ class _Page(ctypes.Structure):
         ("done", ctypes.c_uint64),
         ("launched", ctypes.c_uint64),
         ("_b", ctypes.c_uint64 * 6),
-        ("operation", ctypes.c_uint32),
-        ("poison", ctypes.c_uint32),
-        ("input_count", ctypes.c_uint32),
-        ("output_count", ctypes.c_uint32),
-        ("axis_count", ctypes.c_uint32),
-        ("variant", ctypes.c_uint32),
-        ("copy_out", ctypes.c_uint32),
-        ("count", ctypes.c_uint32),
-        ("template_index", ctypes.c_uint32),
-        ("late_scalars", ctypes.c_uint32),
-        ("stride_bytes", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-        ("budget_ns", ctypes.c_uint64),
+        *((name, ctypes.c_uint32) for name in ("operation", "input_count", "output_count", "axis_count")),
+        *((name, ctypes.c_uint64) for name in _PLAIN_FIELDS),
         ("axes", ctypes.c_int64 * AXIS_LIMIT),
         ("slots", _SlotLayout * TENSOR_LIMIT),
-        ("status", ctypes.c_uint32),
-        ("message_bytes", ctypes.c_uint32),
-        ("sample_count", ctypes.c_uint32),
+        *((name, ctypes.c_uint32) for name in ("status", "message_bytes", "sample_count")),
         ("message", ctypes.c_ubyte * MESSAGE_LIMIT_BYTES),
         ("samples_ns", ctypes.c_uint64 * SAMPLE_LIMIT),
         ("scalars", ctypes.c_double * TENSOR_LIMIT),
@@ -117,11 +111,6 @@ class _Page(ctypes.Structure):
 
 
 GATE_BYTES = 65536
-# Fields of a call that the page has as they are.
-_PLAIN_FIELDS: dict[str, Any] = {
-    **dict.fromkeys(("poison", "copy_out", "late_scalars"), bool),
-    **dict.fromkeys(("variant", "count", "template_index", "stride_bytes", "seed", "budget_ns"), int),
-}
 assert ctypes.sizeof(_Page) <= GATE_BYTES
 
 
@@ -235,18 +224,14 @@ class Gate:
         return secrets.randbits(63) | 1
 
     def write_scalars(self, values: Sequence[float]) -> None:
-        """Publish the scalars of the next call; by the native clock they are written at `scalar_address`."""
+        """Publish the scalars of the next call, one for each input; the native clock does so itself."""
         for index, value in enumerate(values):
             self._page.scalars[index] = value
 
-    def scalar_address(self) -> int:
-        """Where they lie, one double for each input, for the native clock."""
-        return ctypes.addressof(self._page) + _Page.scalars.offset
-
-    def addresses(self) -> tuple[int, int, int]:
-        """Where `go`, `done` and `launched` lie, for the native clock."""
-        base = ctypes.addressof(self._page)
-        return base + _Page.go.offset, base + _Page.done.offset, base + _Page.launched.offset
+    def addresses(self) -> dict[str, int]:
+        """Where `go`, `done`, `launched` and the scalars lie, for the native clock."""
+        places = {"go": _Page.go, "done": _Page.done, "launched": _Page.launched, "scalars_to": _Page.scalars}
+        return {name: ctypes.addressof(self._page) + place.offset for name, place in places.items()}
 
     @property
     def done(self) -> int:
@@ -443,8 +428,7 @@ class Templates(Sequence[str]):
 def sealed_copy(data: bytes) -> int:
     """A memfd that holds data and can never change: how an artifact gets into a box that has no mount for it."""
     fd = os.memfd_create("artifact", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return fd

@@ -13,6 +13,8 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from sandbox.protocol.box_files import read_left
+
 # The parts of an artifact: the submitted files, the problem's files that they may import, which of them is the main file, the extensions
 # compiled from them, and what other compilers have kept.
 SOURCES, MODULES, MAIN, EXTENSIONS, CACHES = "sources", "modules", "main", "extensions", "caches"
@@ -38,7 +40,7 @@ def pack(sources: Mapping[str, bytes], place: Path, *, modules: Mapping[str, byt
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for count, path in enumerate(sorted(files), start=1):
             source = files[path]
-            content = _content(source) if isinstance(source, Path) else source
+            content = read_left(source, SIZE_LIMIT_BYTES + 1) if isinstance(source, Path) else source
             total += len(content)
             if total > SIZE_LIMIT_BYTES or count > FILE_COUNT_LIMIT:
                 limits = f"{SIZE_LIMIT_BYTES >> 20} MiB or {FILE_COUNT_LIMIT} files"
@@ -97,9 +99,3 @@ def _files(place: Path) -> Iterator[str]:
                 relative = path.relative_to(place).as_posix()
                 if len(os.fsencode(relative)) <= PATH_LIMIT_BYTES and relative.isprintable() and stat.S_ISREG(path.lstat().st_mode):
                     yield relative
-
-
-def _content(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        return file.read(SIZE_LIMIT_BYTES + 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 DEPTH_LIMIT = 16
@@ -33,14 +33,6 @@ class ObjectParts:
     fields: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Flattening:
-    is_tensor: Callable[[object], bool]
-    dimensions: Callable[[Any], Dimensions]
-    parts: Callable[[object], ObjectParts | None]
-    tensors: list[Any] = field(default_factory=list)
-
-
 def flatten(
     value: object,
     is_tensor: Callable[[object], bool],
@@ -50,11 +42,32 @@ def flatten(
 ) -> tuple[list[Any], str]:
     """The tensors in the order in which they are met, and the text around them. dimensions: of a tensor, how `permute` makes it of the
     contiguous one that is sent; None: it is that one. parts: of an object; None where it can't be sent."""
-    how = _Flattening(is_tensor=is_tensor, dimensions=dimensions, parts=parts)
-    text = json.dumps(_take(value, how, 0))
+    tensors: list[Any] = []
+
+    def take(value: object, depth: int = 0) -> list[Any]:
+        if depth > DEPTH_LIMIT:
+            raise NestInvalid(f"it is nested more than {DEPTH_LIMIT} deep")
+        if is_tensor(value):
+            tensors.append(value)
+            order = dimensions(value)
+            return ["tensor", len(tensors) - 1, *([] if order is None else [order])]
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return ["value", value]
+        if (of_object := parts(value)) is not None:
+            return ["object", of_object.kind, of_object.name, [[key, take(child, depth + 1)] for key, child in of_object.fields.items()]]
+        if isinstance(value, (list, tuple)):
+            return ["list" if isinstance(value, list) else "tuple", [take(child, depth + 1) for child in value]]
+        if isinstance(value, dict):
+            if not all(isinstance(key, (str, int)) for key in value):
+                raise NestInvalid("a dict has a key that is neither a string nor an integer")
+            return ["dict", [[key, take(child, depth + 1)] for key, child in value.items()]]
+        sentence = "tensors, numbers, strings, lists, tuples, dicts and objects of the problem's own classes can be sent"
+        raise NestInvalid(f"it holds a {type(value).__name__}; {sentence}")
+
+    text = json.dumps(take(value))
     if len(text) > TEXT_LIMIT:
         raise NestInvalid(f"its plain values take {len(text)} characters; {TEXT_LIMIT} may be sent")
-    return how.tensors, text
+    return tensors, text
 
 
 def no_objects(kind: str, name: str, fields: dict[str, Any]) -> Any:
@@ -126,24 +139,3 @@ def renumbered(node: list[Any], numbers: Sequence[int]) -> list[Any]:
 def has_objects(node: list[Any]) -> bool:
     """Return whether there is an object in a template's node: a kernel may change one, so each launch gets its own."""
     return node[:1] == ["object"] or any(map(has_objects, _children(node)))
-
-
-def _take(value: object, how: _Flattening, depth: int) -> list[Any]:
-    if depth > DEPTH_LIMIT:
-        raise NestInvalid(f"it is nested more than {DEPTH_LIMIT} deep")
-    if how.is_tensor(value):
-        how.tensors.append(value)
-        dimensions = how.dimensions(value)
-        return ["tensor", len(how.tensors) - 1] if dimensions is None else ["tensor", len(how.tensors) - 1, dimensions]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return ["value", value]
-    if (parts := how.parts(value)) is not None:
-        return ["object", parts.kind, parts.name, [[key, _take(child, how, depth + 1)] for key, child in parts.fields.items()]]
-    if isinstance(value, (list, tuple)):
-        return ["list" if isinstance(value, list) else "tuple", [_take(child, how, depth + 1) for child in value]]
-    if isinstance(value, dict):
-        if not all(isinstance(key, (str, int)) for key in value):
-            raise NestInvalid("a dict has a key that is neither a string nor an integer")
-        return ["dict", [[key, _take(child, how, depth + 1)] for key, child in value.items()]]
-    sentence = "tensors, numbers, strings, lists, tuples, dicts and objects of the problem's own classes can be sent"
-    raise NestInvalid(f"it holds a {type(value).__name__}; {sentence}")

@@ -84,12 +84,8 @@ def torch_signature(spec: wire.ProblemSpec) -> str:
 
 def declaration(spec: wire.ProblemSpec, language: str) -> str:
     """How the entry is declared in this language; "" where it is not known, or the language has no declarations."""
-    match language:
-        case "cuda":
-            return cuda_signature(spec)
-        case "torch_extension":
-            return torch_signature(spec)
-    return ""
+    declare = {CUDA: cuda_signature, TORCH_EXTENSION: torch_signature}.get(language)
+    return declare(spec) if declare else ""
 
 
 def rule_of(problem: wire.ProblemSpec) -> str:

@@ -11,6 +11,7 @@ import json
 import math
 import types
 import typing
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from functools import cache
@@ -130,13 +131,13 @@ class PatternKind(StrEnum):
     """Where the wrong elements of an output are. A hint for people: decides nothing."""
 
     EVERYTHING = "everything"  # all of them, or nearly all
-    NONZERO = "nonzero"  # all, or nearly all, whose expected value is not zero; what is right is zero, by chance
     REGION = "region"  # where the ranges say, together
     LAST_ROWS_OR_COLUMNS = "last_rows_or_columns"  # where either of two ranges says
     BORDER = "border"  # as many at the end of each axis as its range says for its beginning
     UPPER_TRIANGLE = "upper_triangle"  # above the diagonal of the last two axes
     LOWER_TRIANGLE = "lower_triangle"
-    DIAGONAL = "diagonal"  # on it, in tiles whose side is the step of its range
+    DIAGONAL = "diagonal"
+    NONZERO = "nonzero"  # this and the next are in older reports only
     SCATTERED = "scattered"
 
 
@@ -517,14 +518,14 @@ class WrongElement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRange:
-    """Indices of an axis, both ends included: of every `step` the first `width`. axis None: places in the order of memory."""
+    """Every `step`-th index of an axis, both ends included. axis None: places in the order of memory."""
 
     axis: SmallCount | None
     size: Count
     first: Count
     last: Count
     step: Count = 1
-    width: Count = 1
+    width: Count = 1  # another number in older reports only: the first so many of every step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -939,11 +940,7 @@ _FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 def decode(line: bytes) -> Any:
-    """Read one line.
-
-    WireError where it is no known message, has an unknown or missing key, or a value of another
-    type or out of range.
-    """
+    """Read one line. WireError where it is no known message, has an unknown or missing key, or a value of another type or out of range."""
     if len(line) > LINE_LIMIT_BYTES:
         raise WireError(f"a line of {len(line)} bytes is over {LINE_LIMIT_BYTES}")
     try:
@@ -1061,12 +1058,8 @@ def _text(value: str, where: str) -> str:
 def _union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in arguments:
         return None
-    kinds = [kind for kind in arguments if kind is not type(None)]
-    if len(kinds) == 1:
-        return _value(kinds[0], value, where)
-    for kind in kinds:
-        try:
+    *first_kinds, last_kind = (kind for kind in arguments if kind is not type(None))
+    for kind in first_kinds:
+        with suppress(WireError):
             return _value(kind, value, where)
-        except WireError:
-            continue
-    raise WireError(f"{where} can't be {type(value).__name__}")
+    return _value(last_kind, value, where)

@@ -19,9 +19,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sandbox.judge.timing.interleaved import EAGER, NULL, OWN_NULL, SUBJECT, SoloTimings, Times, TimingSetup
-from sandbox.judge.timing.overhead import NetTiming, subtract_overhead
-from sandbox.judge.timing.stopping import LookAllowance, steady
+from sandbox.judge.timing import (
+    EAGER,
+    NULL,
+    OWN_NULL,
+    SUBJECT,
+    LookAllowance,
+    NetTiming,
+    SoloTimings,
+    Times,
+    TimingSetup,
+    steady,
+    subtract_overhead,
+)
 from sandbox.protocol import wire
 from tests.gpu.families import SAME
 from tests.gpu.figures import SAME_COLUMNS, same_against_same
@@ -86,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
-    """What `sandbox/judge/timing/measure.py` wrote, in the order of its files or lines."""
+    """What `sandbox/judge/measure.py` wrote, in the order of its files or lines."""
     if path.is_dir():
         for one in sorted(path.glob("*.json"), key=lambda name: int(name.stem.split("-")[1])):
             yield json.loads(one.read_text("utf-8"))

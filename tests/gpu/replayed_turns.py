@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.judge.timing.interleaved import EAGER, SUBJECT
-from sandbox.judge.timing.stopping import LOOKS, LookAllowance, end_of
+from sandbox.judge.timing import EAGER, LOOKS, SUBJECT, LookAllowance, end_of
 from sandbox.protocol import wire
 from tests.gpu.clock_records import net_of
 

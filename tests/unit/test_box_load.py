@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.judge.timing.box_load import POOL_NS, BoxLoad, box_load, cgroup_account
+from sandbox.judge.runner_link import POOL_NS, BoxLoad, box_load, cgroup_account
 
 MS = 1_000_000
 # Connects, and uses 300 ms of CPU time where it is asked: itself, or in a child that it waits for, or in one that it leaves running.

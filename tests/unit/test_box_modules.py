@@ -22,16 +22,8 @@ MODULES = {"emulated": "brought.device.toolchain", "torch_headers": "brought.hea
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Package `brought`, whose modules a server names to its boxes."""
-    root = tmp_path / "brought"
-    for name in (
-        "__init__.py",
-        "headers.py",
-        "server.py",
-        "device/__init__.py",
-        "device/toolchain.py",
-        "device/cuda.h",
-        "device/tests/t.py",
-    ):
+    root, inner = tmp_path / "brought", ("__init__.py", "toolchain.py", "cuda.h", "tests/t.py")
+    for name in ("__init__.py", "headers.py", "server.py", *(f"device/{name}" for name in inner)):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# {name}\n")
@@ -48,9 +40,8 @@ def seen(tmp_path: Path) -> set[str]:
     """Files of package `brought` that a box sees."""
     inside = toolchain.host_toolchain(tmp_path / "etc")
     binds = [bind for bind in inside.library if "/brought" in bind.target]
-    paths = {
-        f"{bind.target}/{path.relative_to(bind.source)}".rstrip("/.") for bind in binds for path in (bind.source, *bind.source.rglob("*"))
-    }
+    files = ((bind, path) for bind in binds for path in (bind.source, *bind.source.rglob("*")))
+    paths = {f"{bind.target}/{path.relative_to(bind.source)}".rstrip("/.") for bind, path in files}
     return {path.partition("/brought/")[2] for path in paths if not path.startswith(inside.hidden)}
 
 
@@ -97,9 +88,8 @@ def test_an_entry_point_that_is_no_module_in_a_package_is_named(points: list[tup
         box_modules.box_modules.__wrapped__()
 
 
-async def test_a_server_with_neither_a_gpu_nor_the_emulated_device_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_without_a_device_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With neither a GPU nor the emulated device."""
     monkeypatch.setattr(box_modules, "has_emulated", lambda: False)
     settings = Settings(listen=f"unix:{tmp_path}/s", state_dir=tmp_path / "state", device="emulated", sandbox="process")
     with pytest.raises(SettingsInvalid, match="needs the package kernel-grader-extensions"):

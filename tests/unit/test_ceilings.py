@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.devices.ceilings import physical_floor_ns
+from sandbox.judge.timing import physical_floor_ns
 
 CEILINGS = {"bytes_per_s": 4e12, "flops_per_s:float32": 4e14, "l2_bytes": 60e6}
 

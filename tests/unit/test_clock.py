@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from sandbox.devices import clock as clock_module
-from sandbox.devices.clock import FUNCTIONS, NON_BLOCKING, NativeClock, RunCopies, Signals, TrainTime, WaitEnd
+from sandbox.devices.clock import FUNCTIONS, NON_BLOCKING, NativeClock, RunCopies, TrainTime, WaitEnd
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.launch.kernel import Bound, Loaded
@@ -29,8 +29,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.trial import RunOptions, WorkloadContext, run_train
-    from sandbox.judge.verify import judge_run
+    from sandbox.judge.trial import RunOptions, WorkloadContext, judge_run, run_train
 
 
 COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
@@ -169,8 +168,11 @@ class FakeDriver:
                 self.calls.append(self._queued.pop(0)[0])
 
 
+Ends = tuple[Gate, Gate, socket.socket, socket.socket]
+
+
 @pytest.fixture
-def runner() -> Iterator[tuple[Gate, Gate, socket.socket, socket.socket]]:
+def runner() -> Iterator[Ends]:
     """Both ends of a gate and of a link."""
     fd = create_sealed("gate", GATE_BYTES)
     ours, theirs = socket.socketpair()
@@ -189,25 +191,14 @@ def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 
     """A train of one run that publishes 1, 2, 3 and reads what the runner made of it."""
     arena, snapshot = torch.zeros(3), torch.zeros(3)
     copies = RunCopies(publish=[(arena, torch.tensor([1.0, 2.0, 3.0]))], snapshot=[(snapshot, arena)])
-    return clock_of(driver).take([copies], signals(gate, link, driver, limit_s)), snapshot
+    return clock_of(driver).take([copies], **signals(gate, link, driver, limit_s)), snapshot
 
 
-def signals(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float, scalars: tuple[float, ...] = ()) -> Signals:
+def signals(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float) -> dict[str, int]:
     """Of a call that is armed now."""
-    go, done_address, launched_address = gate.addresses()
-    return Signals(
-        go_address=go,
-        done_address=done_address,
-        launched_address=launched_address,
-        published_address=ctypes.addressof(driver.published),
-        finished_address=ctypes.addressof(driver.finished),
-        previous=gate.done,
-        number=gate.arm(Operation.CALL),
-        limit_ns=int(limit_s * 1e9),
-        link_fd=link.fileno(),
-        scalar_address=gate.scalar_address(),
-        scalars=scalars,
-    )
+    places = {"published": ctypes.addressof(driver.published), "finished": ctypes.addressof(driver.finished)}
+    counters = {"previous": gate.done, "number": gate.arm(Operation.CALL), "limit_ns": int(limit_s * 1e9), "link": link.fileno()}
+    return gate.addresses() | places | counters
 
 
 class HeldDevice(EmulatedDevice):
@@ -242,7 +233,7 @@ class Train(NamedTuple):
 
 
 @pytest.fixture
-def train_served_by(runner: tuple[Gate, Gate, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Train]:
+def train_served_by(runner: Ends, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Train]:
     """Takes trains with a runner that says "launched", ends the run of a number, or says "done", in this order. All runs are in one place,
     and a kernel adds 0.5 there."""
     monkeypatch.setattr(clock_module, "secrets", SimpleNamespace(randbelow=lambda limit: min(SHIFTS, limit - 1)))
@@ -279,7 +270,7 @@ def train_served_by(runner: tuple[Gate, Gate, socket.socket, socket.socket], mon
         thread = threading.Thread(target=runs, daemon=True)
         thread.start()
         copies = [RunCopies(publish=[(arena, torch.full((1,), 1.0 + index))], snapshot=[(to, arena)]) for index, to in enumerate(snapshots)]
-        train_time = clock_of(driver).take(copies, signals(ours, link, driver, NEVER_S, scalars))
+        train_time = clock_of(driver).take(copies, scalars, **signals(ours, link, driver, NEVER_S))
         thread.join(2)
         assert tuple(values) == scalars
         return Train(train_time, [driver.calls[a:b] for a, b in pairwise([*cuts, None])], [to.tolist() for to in snapshots])
@@ -357,9 +348,7 @@ def test_a_stream_that_cannot_be_released_is_not_waited_for(train_served_by: Cal
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_each_run_of_a_train_has_a_place_and_inputs_of_its_own(
-    runner: tuple[Gate, Gate, socket.socket, socket.socket], trusted: bool
-) -> None:
+def test_each_run_of_a_train_has_a_place_and_inputs_of_its_own(runner: Ends, trusted: bool) -> None:
     """And every one of them is verified; a trusted runner has the same inputs in all."""
     ours, theirs, link, _ = runner
     x = wire.TensorSpec(name="x", dtype="float32", shape=("n",))
@@ -380,16 +369,14 @@ def test_each_run_of_a_train_has_a_place_and_inputs_of_its_own(
     bench = WorkloadContext(problem=spec, workload=workload, reference=lambda inputs: [2 * inputs[0]])
     runs = run_train(subject, bench, RunOptions(count=3, limit_s=NEVER_S, inspect=not trusted))
     subject.call(Call(operation=Operation.EXIT), NEVER_S)
-    assert len(runs) == len(set(places)) == len({result.key for result in runs}) == 3
+    assert len(runs) == len(set(places)) == 3
     assert all(torch.equal(result.outputs[0], 2 * result.inputs[0]) for result in runs)
     assert trusted or all(judge_run(result, bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED for result in runs)
     assert len({float(result.inputs[0][0]) for result in runs}) == (1 if trusted else 3)
 
 
 @pytest.mark.parametrize("limit_bytes", [1 << 20, 0])
-def test_trains_copy_from_and_to_the_same_memory(
-    runner: tuple[Gate, Gate, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, limit_bytes: int
-) -> None:
+def test_trains_copy_from_and_to_the_same_memory(runner: Ends, monkeypatch: pytest.MonkeyPatch, limit_bytes: int) -> None:
     """Wherever the judge's own tensors lie; the control has no such memory. What is copied is right both ways, and twice the same tensor
     has one place: what is published as poison is read into."""
     monkeypatch.setattr(clock_module, "STAGE_LIMIT_BYTES", limit_bytes)
@@ -402,7 +389,7 @@ def test_trains_copy_from_and_to_the_same_memory(
         turns.append((inputs, outputs))
         driver.copied.clear()
         copies = RunCopies(publish=[(arena[0], inputs), (arena[1], outputs)], snapshot=[(outputs, arena[0][:10].view(2, 5))])
-        clock.take([copies], signals(ours, link, driver, 0.01))
+        clock.take([copies], **signals(ours, link, driver, 0.01))
         assert arena[0].tolist() == inputs.tolist() and arena[1].tolist() == [[-1.0 - turn] * 5] * 2
         assert outputs.tolist() == [[turn] * 5] * 2
         (_, first), (_, poison), (read, _) = driver.copied
@@ -412,7 +399,7 @@ def test_trains_copy_from_and_to_the_same_memory(
 
 
 @pytest.mark.timeout(60)  # hundreds of times the deadline
-def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
+def test_silence_is_a_time_out(runner: Ends) -> None:
     """The deadline is kept, and the snapshot is taken all the same: the judge does not wait for a number that never comes."""
     ours, _, link, _ = runner
     begun = time.monotonic()
@@ -421,26 +408,21 @@ def test_silence_is_a_time_out(runner: tuple[Gate, Gate, socket.socket, socket.s
     assert snapshot.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_a_runner_that_leaves_is_noticed_long_before_the_deadline(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
+def test_a_runner_that_leaves_is_noticed_long_before_the_deadline(runner: Ends) -> None:
     """Its end of the link closes, or says what no runner says."""
     ours, _, link, their_link = runner
     their_link.close()
     assert taken(ours, link, FakeDriver())[0].ending is WaitEnd.GONE
 
 
-def test_a_number_out_of_nowhere_is_a_violation(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
-    """Answering a call that was never made."""
+@pytest.mark.parametrize(("further", "code", "ending"), [(2, 0, WaitEnd.VIOLATED), (0, 700, WaitEnd.DONE)])
+def test_a_number_out_of_nowhere_is_a_violation_and_an_error_of_the_driver_is_told(
+    runner: Ends, further: int, code: int, ending: WaitEnd
+) -> None:
+    """Answering a call that was never made; the first code that is no success: the train is worth nothing then."""
     ours, theirs, link, _ = runner
-    thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0) + 2, FINE), daemon=True)
+    thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0) + further, FINE), daemon=True)
     thread.start()
-    assert taken(ours, link, FakeDriver())[0].ending is WaitEnd.VIOLATED
-    thread.join(2)
-
-
-def test_an_error_of_the_driver_is_told(runner: tuple[Gate, Gate, socket.socket, socket.socket]) -> None:
-    """The first code that is no success comes back: the train is worth nothing then."""
-    ours, theirs, link, _ = runner
-    thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0), FINE), daemon=True)
-    thread.start()
-    assert taken(ours, link, FakeDriver(code=700))[0].code == 700
+    train_time, _ = taken(ours, link, FakeDriver(code=code))
+    assert (train_time.ending, train_time.code) == (ending, code)
     thread.join(2)

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import time, torch
-from sandbox.judge.baseline import CompiledReference
+from sandbox.judge.baseline_process import CompiledReference
 
 def of_a_new_number(inputs):
     number = time.thread_time()

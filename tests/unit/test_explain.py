@@ -12,27 +12,20 @@ import pytest
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Status
 from sandbox.protocol.wire import Symptom, TrialOutcome
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.explain import explain, first_wrong
-    from sandbox.judge.trial import Run, WorkloadContext, fill_with_poison, output_was_read, unwritten_mask
-    from sandbox.judge.verify import judge_run
+    from sandbox.judge.tolerance import fill_with_poison, output_was_read, unwritten_mask
+    from sandbox.judge.trial import Run, WorkloadContext, judge_run
 
 TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)
 WORKLOAD = wire.Workload(workload_id="n8", axes={})
-PROBLEM = wire.ProblemSpec(
-    problem_id="p",
-    format="native",
-    entry="solve",
-    inputs=(wire.TensorSpec(name="a", dtype="float32", shape=(64, 64)), wire.TensorSpec(name="b", dtype="float32", shape=(64, 64))),
-    outputs=(wire.TensorSpec(name="c", dtype="float32", shape=(64, 64)),),
-    workloads=(WORKLOAD,),
-    tolerance=TOLERANCE,
-    reference="",
-)
+A, B, C = (wire.TensorSpec(name=name, dtype="float32", shape=(64, 64)) for name in "abc")
+PROBLEM = replace(fakes.problem().spec, inputs=(A, B), outputs=(C,), workloads=(WORKLOAD,))
 
 
 def inputs() -> list[torch.Tensor]:
@@ -88,16 +81,14 @@ def test_other_errors_look_like_no_precision() -> None:
     """A missing term, noise of the same size as half precision's, and an answer that is far off."""
     a, b = inputs()
     right = a @ b
-    assert explained(a[:, 1:] @ b[1:]).symptom is None
     noise = torch.randn(64, 64, generator=torch.Generator().manual_seed(1)) * (right.abs() * 2**-11)
-    assert explained(right + noise).symptom is None
-    assert explained(right.T.contiguous()).symptom is None
+    for output in (a[:, 1:] @ b[1:], right + noise, right.T.contiguous()):
+        assert explained(output).symptom is None
 
 
 def test_the_answer_of_the_run_before_is_recognised() -> None:
     """Bit by bit; the control is another wrong answer."""
-    a, b = inputs()
-    before = (a + 1) @ b
+    before = (inputs()[0] + 1) @ inputs()[1]
     assert explained(before.clone(), earlier=before).symptom is Symptom.PREVIOUS_ANSWER
     assert explained(before + 1, earlier=before).symptom is None
 

@@ -1,8 +1,8 @@
 """Values of facts have ranges: what a worker sends is refused where it could not be shown, and what is accepted can be shown."""
 
-import dataclasses
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -16,23 +16,21 @@ HALF = "\ud800"
 MOST = 2**63 - 1
 TIMES = fakes.measurement()
 OUT_OF_RANGE = {
-    "too many elements": dataclasses.replace(fakes.trial(), element_count=2**70),
-    "fewer than none": dataclasses.replace(fakes.trial(), element_count=-1),
-    "an index before the first": dataclasses.replace(fakes.trial(), index=-1),
-    "an index of more than 32 bits": dataclasses.replace(fakes.trial(), index=2**31),
-    "a time of centuries": dataclasses.replace(fakes.trial(), duration_ns=2**80),
-    "more runs than can be": dataclasses.replace(fakes.trial(), run_count=2**64),
-    "half of a character": dataclasses.replace(fakes.trial(), message=HALF),
-    "half of a character in a name": dataclasses.replace(fakes.ENVIRONMENT, versions={HALF: "1"}),
-    "a device": dataclasses.replace(fakes.ENVIRONMENT, device=HALF),
-    "a huge sample": dataclasses.replace(TIMES, certified=wire.Samples(durations_ns=(2**90,))),
-    "a hugely negative sample": dataclasses.replace(TIMES, certified=wire.Samples(durations_ns=(-(2**70),))),
-    "a huge bound": dataclasses.replace(TIMES, bound_ns=2**80),
-    "bytes moved": dataclasses.replace(TIMES, moved_bytes=2**70),
-    "fewer turns than none": dataclasses.replace(TIMES, turn_count=-1),
-    "an infinite speedup": dataclasses.replace(
-        TIMES, speedups=(wire.Speedup(baseline="eager", ratio=math.inf, ratio_low=0.0, ratio_high=math.nan),)
-    ),
+    "too many elements": replace(fakes.trial(), element_count=2**70),
+    "fewer than none": replace(fakes.trial(), element_count=-1),
+    "an index before the first": replace(fakes.trial(), index=-1),
+    "an index of more than 32 bits": replace(fakes.trial(), index=2**31),
+    "a time of centuries": replace(fakes.trial(), duration_ns=2**80),
+    "more runs than can be": replace(fakes.trial(), run_count=2**64),
+    "half of a character": replace(fakes.trial(), message=HALF),
+    "half of a character in a name": replace(fakes.ENVIRONMENT, versions={HALF: "1"}),
+    "a device": replace(fakes.ENVIRONMENT, device=HALF),
+    "a huge sample": replace(TIMES, certified=wire.Samples(durations_ns=(2**90,))),
+    "a hugely negative sample": replace(TIMES, certified=wire.Samples(durations_ns=(-(2**70),))),
+    "a huge bound": replace(TIMES, bound_ns=2**80),
+    "bytes moved": replace(TIMES, moved_bytes=2**70),
+    "fewer turns than none": replace(TIMES, turn_count=-1),
+    "an infinite speedup": replace(TIMES, speedups=(wire.Speedup(baseline="eager", ratio=math.inf, ratio_low=0.0, ratio_high=math.nan),)),
     "an exit code": wire.RunEnd(cause=wire.BoxCause.EXITED, exit_code=2**40),
 }
 
@@ -56,14 +54,14 @@ def test_a_job_out_of_range_is_no_message_either() -> None:
     spec = fakes.problem().spec
     for changed in ({"trial_count": 2**70}, {"trial_s": math.inf}, {"reference": HALF}):
         with pytest.raises(wire.WireError):
-            wire.decode(wire.encode(wire.Prepare(job_id="j", problem=dataclasses.replace(spec, **changed))))
+            wire.decode(wire.encode(wire.Prepare(job_id="j", problem=replace(spec, **changed))))
 
 
 def test_facts_at_the_ends_of_their_ranges_are_shown() -> None:
     """An error may be infinite and an element NaN; a difference of times may be negative."""
     wrong = wire.WrongElement(output="c", index=(MOST,), expected=math.nan, actual=math.inf)
-    trial = dataclasses.replace(fakes.trial(), element_count=MOST, index=10**9, wrong_elements=(wrong,), max_absolute_error=math.nan)
-    times = dataclasses.replace(TIMES, certified=wire.Samples(durations_ns=(-MOST, MOST)), bound_ns=MOST, moved_bytes=MOST)
+    trial = replace(fakes.trial(), element_count=MOST, index=10**9, wrong_elements=(wrong,), max_absolute_error=math.nan)
+    times = replace(TIMES, certified=wire.Samples(durations_ns=(-MOST, MOST)), bound_ns=MOST, moved_bytes=MOST)
     facts = [wire.decode(wire.encode(one)) for one in (trial, times)]
     assert shown(trials=(facts[0],), measurements=(facts[1],))
 

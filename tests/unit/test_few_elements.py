@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge import tolerance, verify
+    from sandbox.judge import tolerance
     from sandbox.judge.tolerance import FEW, Comparison, compare, fails_budget_only, perturb_inputs_one_ulp, spread
-    from sandbox.judge.trial import Run, WorkloadContext
+    from sandbox.judge.trial import Run, WorkloadContext, judge_run
 
 
-MEAN = wire.ProblemSpec(
-    problem_id="mean",
-    format="native",
-    entry="solve",
+MEAN = replace(
+    fakes.problem().spec,
     inputs=(wire.TensorSpec(name="x", dtype="float32", shape=("rows", "cols")),),
     outputs=(wire.TensorSpec(name="mean", dtype="float32", shape=("rows",)),),
     workloads=(wire.Workload(workload_id="w", axes={"rows": 1, "cols": 1500}),),
-    tolerance=wire.Tolerance(),
-    reference="",
-    axes=("rows", "cols"),
 )
 COUNT = 2000
 Kernel = Callable[["torch.Tensor"], "torch.Tensor"]
@@ -63,7 +60,7 @@ def in_tf32(x: torch.Tensor) -> torch.Tensor:
 def judged(bench: WorkloadContext, x: torch.Tensor, output: torch.Tensor) -> wire.TrialOutcome:
     """What the judge says of that output for that input."""
     result = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
-    return verify.judge_run(result, bench, wire.TrialPhase.VERIFY, 0).outcome
+    return judge_run(result, bench, wire.TrialPhase.VERIFY, 0).outcome
 
 
 def rejected(kernel: Kernel) -> list[bool]:
@@ -119,9 +116,8 @@ def test_more_elements_are_not_shaken() -> None:
     over = compare(many + 1e-6, many, many.double(), wrong, wire.Tolerance())
     assert over.outcome is wire.TrialOutcome.MISMATCHED and not fails_budget_only(over)
     single = compare(many[:1] + 1e-6, many[:1], many[:1].double(), wrong[:1], wire.Tolerance())
-    assert fails_budget_only(single) and not fails_budget_only(
-        compare(many[:1] + 1, many[:1], many[:1].double(), wrong[:1], wire.Tolerance())
-    )
+    by_the_rule = compare(many[:1] + 1, many[:1], many[:1].double(), wrong[:1], wire.Tolerance())
+    assert fails_budget_only(single) and not fails_budget_only(by_the_rule)
 
 
 def test_what_is_not_finite_excuses_nothing() -> None:

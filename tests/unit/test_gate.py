@@ -46,17 +46,13 @@ def test_waiting_ends_at_the_deadline_and_when_nobody_is_there(pair: tuple[Gate,
 
 
 def test_an_answer_to_a_call_never_made_is_a_violation(pair: tuple[Gate, Gate, int]) -> None:
-    """`done` is the last number or this one; numbers are random, so it can't be written ahead."""
+    """`done` is the last number or this one; numbers are random and do not repeat, so it can't be written ahead, nor is an old one an
+    answer."""
     judge, runner, _ = pair
     number = judge.open(CALL)
     runner.reply(number + 1, Answer(status=Status.OK))
     with pytest.raises(GateViolated):
         judge.wait(number, 0, never(), lambda: True)
-
-
-def test_numbers_do_not_repeat(pair: tuple[Gate, Gate, int]) -> None:
-    """A runner that echoes an old number has not answered."""
-    judge, _, _ = pair
     assert len({judge.open(CALL) for _ in range(100)}) == 100
 
 

@@ -13,10 +13,9 @@ from tests.clock import Seconds
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.judge.baseline import KEPT_S, HostActivity, KeptTimings
-    from sandbox.judge.timing import interleaved
-    from sandbox.judge.timing.interleaved import SoloTimings, TimingSetup, with_new_nulls
-    from sandbox.judge.timing.overhead import outdated
+    from sandbox.judge import baseline
+    from sandbox.judge.baseline import KEPT_S, HostActivity, KeptTimings, with_new_nulls
+    from sandbox.judge.timing import SoloTimings, TimingSetup, outdated
 
     TIMINGS = SoloTimings(
         null_ns={False: [1_000], True: [1_000]}, floor_ns=[900], run_ns={"eager": [101_000]}, null_work_ns={False: 10.0, True: 20.0}
@@ -37,20 +36,16 @@ def kept(clock: Seconds, *, conditions: dict[str, str] = QUIET, digest: str = "d
     return timings
 
 
-def test_all_workloads_are_found_or_none() -> None:
+def test_all_workloads_are_found_or_none_for_some_minutes() -> None:
     """A job whose second workload was never timed needs new times of all."""
-    timings = kept(Seconds())
+    clock = Seconds()
+    timings = kept(clock)
     assert timings.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
     assert timings.find(problem(), [SMALL, LARGE], QUIET) is None
     timings.keep(problem(), {LARGE.workload_id: TIMINGS}, QUIET)
     assert timings.find(problem(), [SMALL, LARGE], QUIET) == {"small": TIMINGS, "large": TIMINGS}
     assert timings.find(problem(), [replace(SMALL, axes={"n": 11})], QUIET) is None
     assert timings.find(problem("other"), [SMALL], QUIET) is None
-
-
-def test_they_are_used_for_some_minutes() -> None:
-    clock = Seconds()
-    timings = kept(clock)
     clock.now_s += KEPT_S - 1
     assert timings.find(problem(), [SMALL], QUIET) is not None
     clock.now_s += 2
@@ -106,7 +101,7 @@ def test_a_problem_whose_times_did_not_fit_has_none_for_a_while() -> None:
 @pytest.mark.parametrize(("clock", "more_ns"), [(wire.Clock.DEVICE_EVENTS, 250), (wire.Clock.HOST, 0)])
 def test_kept_times_have_null_runs_of_now(monkeypatch: pytest.MonkeyPatch, clock: wire.Clock, more_ns: int) -> None:
     """What the protocol costs by now is in the baselines' runs too, so that a baseline's own time is as it was. Not by the host's clock."""
-    monkeypatch.setattr(interleaved, "null_runs", lambda *_, floor=False, **__: [(900 if floor else 1_000) + 250] * 3)
+    monkeypatch.setattr(baseline, "null_runs", lambda *_, floor=False, **__: [(900 if floor else 1_000) + 250] * 3)
     renewed = with_new_nulls(TIMINGS, runner(clock), None)  # type: ignore[arg-type]  # null runs alone need it
     assert renewed.run_ns == {"eager": [101_000 + more_ns]} and renewed.floor_ns[0] == 900 + more_ns
     assert renewed.null_work_ns == TIMINGS.null_work_ns  # the probe's runs are as much longer

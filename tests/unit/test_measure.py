@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from types import SimpleNamespace
 
 import pytest
 
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
-from sandbox.judge.timing.stopping import (
-    LOOKS,
+from sandbox.judge import timing
+from sandbox.judge.timing import (
+    EAGER,
+    NULL,
+    OWN_NULL,
+    SUBJECT,
     Bias,
     HalfWidth,
     InterimEstimate,
     LookAllowance,
     NoiseKind,
+    SoloTimings,
+    Times,
+    baseline_times,
     classify_noise,
-    speedup,
+    overhead_allowance,
     steady,
+    subtract_overhead,
     undisturbed_count,
 )
 from sandbox.protocol import wire
@@ -27,35 +35,23 @@ from tests import fakes
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.judge.timing import interleaved
-    from sandbox.judge.timing.interleaved import (
-        EAGER,
-        NULL,
-        OWN_NULL,
-        SIGN_S,
-        SLOW_TURN_COUNT,
-        SUBJECT,
-        TURN_FLOOR,
-        TURN_LIMIT,
-        Heartbeat,
-        SoloTimings,
-        Times,
-        merge_trials,
-        plan_turns,
-        train_length,
-    )
-    from sandbox.judge.timing.measure import _shortest_ns, bench_limit_s, confirmed
-    from sandbox.judge.timing.overhead import baseline_times, overhead_allowance, subtract_overhead
+    from sandbox.judge import measure
+    from sandbox.judge.baseline import SIGN_S, Heartbeat, train_length
+    from sandbox.judge.measure import TURN_LIMITS, _shortest_ns, bench_limit_s, confirmed, merge_trials, plan_turns
+
+
+def speedup(subject: Sequence[float], baseline: Sequence[float], **bias: float) -> tuple[wire.Speedup, ...]:
+    return timing.speedup("eager", subject, baseline, timing.interval_width(subject, baseline, Bias(**bias)))
 
 
 def test_a_steady_ratio_has_a_narrow_interval() -> None:
-    (figure,) = speedup("eager", [100] * 4, [200] * 4)
+    (figure,) = speedup([100] * 4, [200] * 4)
     assert (figure.ratio, figure.ratio_low, figure.ratio_high) == pytest.approx((2.0, 2.0, 2.0))
 
 
 def test_a_noisy_ratio_has_an_interval_that_holds_its_mean() -> None:
     """Student's t over the turns' logarithms, against numbers worked out by hand: ln ratios 0, ln 1.1025; t(1) = 12.706."""
-    (figure,) = speedup("eager", [100, 100], [100, 110.25])
+    (figure,) = speedup([100, 100], [100, 110.25])
     half = 12.7062 * (math.log(1.1025) / math.sqrt(2)) / math.sqrt(2)
     assert figure.ratio == pytest.approx(1.05)
     assert figure.ratio_low == pytest.approx(1.05 * math.exp(-half)) and figure.ratio_high == pytest.approx(1.05 * math.exp(half))
@@ -63,28 +59,26 @@ def test_a_noisy_ratio_has_an_interval_that_holds_its_mean() -> None:
 
 def test_a_ratio_whose_interval_spans_more_than_four_is_no_figure() -> None:
     """Two turns, of which one says 1 and the other 4, say nothing; those of 1 and 1.1 do."""
-    assert speedup("eager", [100, 100], [100, 400]) == ()
-    assert len(speedup("eager", [100, 100], [100, 110])) == 1
+    assert speedup([100, 100], [100, 400]) == ()
+    assert len(speedup([100, 100], [100, 110])) == 1
 
 
 def test_a_drift_that_hits_both_cancels() -> None:
     """In ABBA order a machine that gets slower by the same factor each turn does not change the ratio."""
-    (figure,) = speedup("eager", [105, 155], [210, 310])
+    (figure,) = speedup([105, 155], [210, 310])
     assert figure.ratio == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(("subject", "baseline"), [([100, -100], [200] * 2), ([100] * 2, [200, -300]), ([100], [200])])
 def test_a_time_below_the_floor_fails_closed(subject: list[int], baseline: list[int]) -> None:
-    assert speedup("eager", subject, baseline) == ()
+    assert speedup(subject, baseline) == ()
 
 
 def test_the_judge_decides_how_many_turns() -> None:
     """Slow kernels get fewer, none gets less than two, nobody gets more than the limit; a fifth of the budget is kept for runs that take
     longer than those before the first turn."""
-    assert plan_turns(wire.Clock.HOST, 1e-9, 20.0) == TURN_LIMIT
-    assert plan_turns(wire.Clock.HOST, 1000.0, 20.0) == TURN_FLOOR
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1e-9, 20.0) == LOOKS[-1]
-    assert plan_turns(wire.Clock.DEVICE_EVENTS, 1000.0, 20.0) == SLOW_TURN_COUNT
+    for clock, limits in TURN_LIMITS.items():
+        assert (plan_turns(clock, 1000.0, 20.0), plan_turns(clock, 1e-9, 20.0)) == limits
     assert plan_turns(wire.Clock.DEVICE_EVENTS, 1.0, 20.0) == 8
     assert plan_turns(wire.Clock.DEVICE_EVENTS, 0.1, 10.0, between_s=0.2) == 20
 
@@ -121,16 +115,16 @@ def test_a_claim_of_a_nanosecond_is_not_confirmed(clock: wire.Clock, seen_ns: in
 
 def test_what_time_does_not_average_out_widens_the_interval() -> None:
     """A steady ratio of two processes is known no better than two of the same kind agree: 10 of 100 ns, and half a percent."""
-    (figure,) = speedup("eager", [100.0] * 4, [200.0] * 4, Bias(apart_ns=10.0))
+    (figure,) = speedup([100.0] * 4, [200.0] * 4, apart_ns=10.0)
     assert (figure.ratio_low, figure.ratio_high) == pytest.approx((2.0 * math.exp(-0.1), 2.0 * math.exp(0.1)))
-    (figure,) = speedup("eager", [100.0] * 4, [200.0] * 4, Bias(apart_share=0.005))
+    (figure,) = speedup([100.0] * 4, [200.0] * 4, apart_share=0.005)
     assert figure.ratio_high / figure.ratio == pytest.approx(math.exp(0.005))
 
 
 @pytest.mark.parametrize(("baseline_ns", "width"), [(200.0, 10 / 100 - 10 / 200), (50.0, 10 / 50 - 10 / 100), (100.0, 0.0)])
 def test_an_error_that_both_times_share_counts_where_they_differ(baseline_ns: float, width: float) -> None:
     """A kernel that takes as long as the baseline is in a tie, whatever the protocol costs."""
-    (figure,) = speedup("eager", [100.0] * 4, [baseline_ns] * 4, Bias(common_ns=10.0))
+    (figure,) = speedup([100.0] * 4, [baseline_ns] * 4, common_ns=10.0)
     assert math.log(figure.ratio_high / figure.ratio) == pytest.approx(width)
 
 
@@ -176,8 +170,8 @@ def test_a_baseline_that_was_slowed_counts_as_alone() -> None:
 
 def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
     """A turn's own null runs, held to what they took before there was a subject; the null kernel's own time is not the protocol's."""
-    parties, interleaved = TimingSetup(alone_ns=1), _times([400_000], [], [303_000] * 8)
-    assert set(overhead_allowance(parties, interleaved, [], NoiseKind.NONE)) == {303_000.0}  # type: ignore[arg-type]
+    parties, times = TimingSetup(alone_ns=1), _times([400_000], [], [303_000] * 8)
+    assert set(overhead_allowance(parties, times, [], NoiseKind.NONE)) == {303_000.0}  # type: ignore[arg-type]
     longer = _times([400_000], [], [340_000] * 60)
     assert set(overhead_allowance(parties, longer, [], NoiseKind.NONE)) == {305_000.0}  # type: ignore[arg-type]
     assert set(overhead_allowance(parties, longer, [], NoiseKind.SCATTER)) == {300_000.0}  # type: ignore[arg-type]
@@ -185,11 +179,11 @@ def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
     least = _times([400_000], [], [299_000] + [312_000] * 30)
     assert set(overhead_allowance(parties, least, [], NoiseKind.SCATTER)) == {299_000.0}  # type: ignore[arg-type]
     for own_ns, forgiven_ns in ((296_000, 296_000), (304_000, 304_000), (340_000, 305_000)):  # of the subject's own word so much
-        interleaved.taken_ns[OWN_NULL] = [[own_ns] * 8] * 12
-        assert set(overhead_allowance(parties, interleaved, [], NoiseKind.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
-    del interleaved.taken_ns[OWN_NULL]
+        times.taken_ns[OWN_NULL] = [[own_ns] * 8] * 12
+        assert set(overhead_allowance(parties, times, [], NoiseKind.NONE)) == {float(forgiven_ns)}  # type: ignore[arg-type]
+    del times.taken_ns[OWN_NULL]
     parties = TimingSetup(alone_ns=1, null_work_ns=5_000.0)
-    assert set(overhead_allowance(parties, interleaved, [], NoiseKind.NONE)) == {298_000.0}  # type: ignore[arg-type]
+    assert set(overhead_allowance(parties, times, [], NoiseKind.NONE)) == {298_000.0}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -249,11 +243,11 @@ def _turns_taken(
         times.taken_ns.setdefault(SUBJECT, []).append([1])
         return fakes.trial()
 
-    monkeypatch.setattr(interleaved, "contestants", lambda *_: {})
-    monkeypatch.setattr(interleaved, "_turn", turn)
-    monkeypatch.setattr(interleaved, "longest_train", lambda *_: 1)
-    monkeypatch.setattr(interleaved, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    monkeypatch.setattr(interleaved, "gc", SimpleNamespace(collect=lambda: 0))  # between turns; all of a test process takes half a second
+    monkeypatch.setattr(measure, "contestants", lambda *_: {})
+    monkeypatch.setattr(measure, "_turn", turn)
+    monkeypatch.setattr(measure, "longest_train", lambda *_: 1)
+    monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(measure, "gc", SimpleNamespace(collect=lambda: 0))  # between turns; all of a test process takes half a second
     parties = SimpleNamespace(
         clock=clock,
         copies=True,
@@ -266,7 +260,7 @@ def _turns_taken(
     )
     bench = SimpleNamespace(workload=SimpleNamespace(workload_id="n"))
     signs = Heartbeat(wire.Stage.MEASURING)
-    facts = interleaved.take_turns(
+    facts = measure.take_turns(
         *(parties, bench, bench, times, signs),  # type: ignore[arg-type]
         lambda: looks(len(times.taken_ns[SUBJECT])),
     )
@@ -286,18 +280,13 @@ def test_turns_are_taken_until_enough_of_them_are_quiet(quiet_from: int, taken: 
     assert last == ("n", wire.TrialPhase.CERTIFY, 2 * taken)
 
 
-def test_by_the_hosts_clock_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, times = _turns_taken(monkeypatch, wire.Clock.HOST, lambda _: InterimEstimate(quiet=True, widths=()))
-    assert len(times.taken_ns[SUBJECT]) == TURN_LIMIT and times.allowance is LookAllowance.NONE
-
-
 @pytest.mark.parametrize(
     ("clock", "turn_s", "taken", "allowance"),
     [
         (wire.Clock.DEVICE_EVENTS, 0.0, 60, "FACTOR"),  # the control
         (wire.Clock.DEVICE_EVENTS, 1.0, 21, "CUT_SHORT"),
         (wire.Clock.DEVICE_EVENTS, 100.0, 3, "CUT_SHORT"),
-        (wire.Clock.HOST, 1.0, 8, "NONE"),
+        (wire.Clock.HOST, 1.0, 8, "NONE"),  # nothing is looked at
         (wire.Clock.HOST, 100.0, 2, "CUT_SHORT"),
     ],
 )

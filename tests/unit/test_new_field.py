@@ -16,7 +16,7 @@ CHANGES = {  # the line behind which lines are put, and these
         "    end: Annotated[MeasurementEnd | None, NOT_HIDDEN] = None\n",
         "    peak_temperature_c: Annotated[SmallCount, NOT_HIDDEN] = 0\n    peak_power_w: SmallCount = 0\n",
     ),
-    "sandbox/judge/timing/measure.py": ("        end=times.end,\n", "        peak_temperature_c=71, peak_power_w=355,\n"),
+    "sandbox/judge/measure.py": ("        end=times.end,\n", "        peak_temperature_c=71, peak_power_w=355,\n"),
     "proto/grader/v1/report.proto": (
         "  MeasurementEnd end = 23;\n",
         "  // The highest temperature.\n  int32 peak_temperature_c = 24;\n  // The highest power.\n  int32 peak_power_w = 25;\n",
@@ -39,8 +39,8 @@ from grader.ledger import records
 from grader.model import Report
 from grader.rules.disclosure import Redactor
 from grader.verdict.fold import fold
-from sandbox.judge.timing.interleaved import OWN_NULL
-from sandbox.judge.timing.measure import _measurement
+from sandbox.judge.timing import OWN_NULL
+from sandbox.judge.measure import _measurement
 from sandbox.protocol import wire
 from tests import fakes
 from tests.unit.test_measure import TimingSetup, _times

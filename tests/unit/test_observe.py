@@ -81,12 +81,14 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
 
 def test_only_kernels_are_told_of_what_the_profiler_sees(launched: list[Event]) -> None:
-    """A kernel of one's own was refused for cudaDeviceSynchronize, which is no kernel and in no artifact."""
+    """A kernel of one's own was refused for cudaDeviceSynchronize, which is no kernel and in no artifact. Operators and kernels are of one
+    launch: a second one, on the same inputs, could return the first one's result."""
     launched += [Event(name, on_gpu=False) for name in ON_HOST]
     launched += [Event(name, on_gpu=True) for name in ON_DEVICE]
     launched.append(Event("a range that the kernel's host code names", on_gpu=True, annotation=True))
-    told = observe(lambda: torch.empty(3), kernels=True)
-    assert told == "operator empty\nkernel add"
+    launches: list[torch.Tensor] = []
+    told = observe(lambda: launches.append(torch.empty(3)), kernels=True)
+    assert told == "operator empty\nkernel add" and len(launches) == 1
     assert from_run(told, fat_object("_Z3addPKfPf")) == () and from_run(told, b"nothing") == ("the kernel add",)
 
 
@@ -100,13 +102,6 @@ def test_who_launches_more_than_there_is_room_for_is_not_acquitted(launched: lis
     assert from_run(told, own) == (UNTOLD,)
     del launched[3:-1]
     assert from_run(observe(lambda: None, kernels=True), own) == ("the kernel sgemm",)
-
-
-def test_operators_and_kernels_are_of_one_launch(launched: list[Event]) -> None:
-    """A second launch, on the same inputs, could return the first one's result."""
-    launched.append(Event("add(float*)", on_gpu=True))
-    launches: list[None] = []
-    assert observe(lambda: launches.append(None), kernels=True) == "kernel add" and len(launches) == 1
 
 
 Call = Callable[[Callable[[], object]], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import select
 import signal
@@ -39,7 +40,7 @@ import os, pathlib, sys
 mine = pathlib.Path({marks!r}, pathlib.Path(sys.argv[0]).stem)
 mine.with_suffix('.part').write_text(str(os.getpid()))
 mine.with_suffix('.part').rename(mine)
-if mine.stem == 'baseline':
+if mine.stem == 'baseline_process':
     while True:
         pass
 
@@ -114,16 +115,10 @@ def test_a_parent_that_died_before_is_noticed(alive: bool) -> None:
 def test_a_judge_and_its_trusted_runner_end_with_the_server(tmp_path: Path) -> None:
     (marks := tmp_path / "marks").mkdir()
     (tmp_path / "artifact").write_bytes(b"")
-    job = wire.Job(
-        job_id="job",
-        problem=replace(_sum(), reference=REFERENCE.format(marks=str(marks))),
-        language="cuda",
-        entry="solve",
-        mode=wire.Mode.BENCHMARK,
-        link_path=str(tmp_path / "link"),
-        artifact_path=str(tmp_path / "artifact"),
-        artifact_digest="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    )
+    spec = fakes.problem().spec
+    problem = replace(spec, inputs=(spec.inputs[0], replace(spec.inputs[0], name="b")), reference=REFERENCE.format(marks=str(marks)))
+    places = {"link_path": str(tmp_path / "link"), "artifact_path": str(tmp_path / "artifact")}
+    job = fakes.job(problem=problem, mode=wire.Mode.BENCHMARK, artifact_digest=hashlib.sha256(b"").hexdigest(), **places)
     (tmp_path / "message").write_bytes(wire.encode(job))
     command = (sys.executable, "-m", "sandbox.judge", "emulated")
     with started(tmp_path / "message", *command) as (parent, pid), handle(pid) as judge, handle(_runner(marks)) as runner:
@@ -132,15 +127,9 @@ def test_a_judge_and_its_trusted_runner_end_with_the_server(tmp_path: Path) -> N
         assert ends(judge, ENDS_S) and ends(runner, ENDS_S)
 
 
-def _sum() -> wire.ProblemSpec:
-    spec = fakes.problem().spec
-    a = spec.inputs[0]
-    return replace(spec, inputs=(a, replace(a, name="b")))
-
-
 def _runner(marks: Path) -> int:
     """The pid that the reference left in the trusted runner; waits for it."""
-    mark = marks / "baseline"
+    mark = marks / "baseline_process"
     with subprocess.Popen(["sh", "-c", f'until [ -e "{mark}" ]; do sleep 0.05; done']) as waiting:
         try:
             waiting.wait(STARTS_S)

@@ -16,29 +16,23 @@ from typing import Any
 
 import pytest
 
-from sandbox.judge.timing.stopping import NULL_SLACK_NS, OWN_SLACK_NS, NoiseKind
+from sandbox.judge import timing
+from sandbox.judge.timing import EAGER, NULL, NULL_SLACK_NS, OWN_NULL, OWN_SLACK_NS, SUBJECT, LookAllowance, NoiseKind
 from sandbox.protocol import wire
 from tests.collection import AFTER_COLLECTION
 from tests.gpu.figures import HALF_WIDTH, WINNER, half_width
 
 if AFTER_COLLECTION:
-    from sandbox.judge.timing import overhead
-    from sandbox.judge.timing.interleaved import EAGER, NULL, OWN_NULL, SUBJECT
-    from sandbox.judge.timing.stopping import LookAllowance
     from tests.gpu.clock_records import against, forth_less_back, net_of, records
     from tests.gpu.replayed_turns import FIXED, RULES, cut, replay
 
 
+PLACE = Path(__file__).parent / "recorded"
 NAMES = ("a_kernel_against_itself", "another_box_waiting", "a_random_place_in_the_cycle", "thirty_gradings", "a_busy_hour", "a_quiet_hour")
-RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET = (Path(__file__).parent / "recorded" / f"h200_{name}.jsonl.gz" for name in NAMES)
-TRAINS = Path(__file__).parent / "recorded" / "h100_trains.jsonl.gz"
-HOST_BUSY, DEVICE_QUIET, DEVICE_BUSY = (
-    Path(__file__).parent / "recorded" / f"h100_a_run_ended_{name}.jsonl.gz"
-    for name in ("by_a_host_busy", "on_the_device_quiet", "on_the_device_busy")
-)
-
-if AFTER_COLLECTION:
-    TRUSTED = NULL[True]
+RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET = (PLACE / f"h200_{name}.jsonl.gz" for name in NAMES)
+ENDS = ("by_a_host_busy", "on_the_device_quiet", "on_the_device_busy")
+HOST_BUSY, DEVICE_QUIET, DEVICE_BUSY = (PLACE / f"h100_a_run_ended_{name}.jsonl.gz" for name in ENDS)
+TRAINS, TRUSTED = PLACE / "h100_trains.jsonl.gz", NULL[True]
 
 
 @cache
@@ -126,7 +120,7 @@ def test_the_control_loses_by_a_process_that_is_slow(monkeypatch: pytest.MonkeyP
         return sum(len(_losers(path, "NONE")) for path in (RECORD, AT_RANDOM, THIRTY, BUSY, QUIET))
 
     with_rule = loser_count()
-    monkeypatch.setattr(overhead, "APART_NS", 1e9)
+    monkeypatch.setattr(timing, "APART_NS", 1e9)
     assert loser_count() >= 2 * with_rule
 
 

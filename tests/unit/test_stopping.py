@@ -15,22 +15,19 @@ from functools import cache
 
 import pytest
 
+from sandbox.judge.timing import (
+    LOOKS,
+    HalfWidth,
+    InterimEstimate,
+    LookAllowance,
+    end_of,
+    inflation,
+    quantile,
+    sampled_half_width,
+    t_quantile,
+    target,
+)
 from sandbox.protocol.wire import MeasurementEnd
-from tests.collection import AFTER_COLLECTION
-
-if AFTER_COLLECTION:
-    from sandbox.judge.timing.stopping import (
-        LOOKS,
-        HalfWidth,
-        InterimEstimate,
-        LookAllowance,
-        end_of,
-        inflation,
-        quantile,
-        sampled_half_width,
-        t_quantile,
-        target,
-    )
 
 GRADINGS = 1_500
 WIN, WINNER_SHARE = math.log(1.01), 0.01
@@ -236,47 +233,34 @@ def test_a_quiet_kernel_is_done_after_twelve_turns() -> None:
     assert simulated(wild, ruled(LookAllowance.FACTOR)).turns > 59
 
 
-def slow_start(logs: list[float], _: random.Random) -> list[float]:
-    """A fifth slower in the first six turns."""
-    return [log_ratio - (0.2 if turn < 6 else 0.0) for turn, log_ratio in enumerate(logs)]
+# What the subject makes of its turns, to be measured for longer or to be lucky at a look.
+CHANGES: dict[str, Change] = {
+    "a fifth slower in the first six": lambda logs, _: [log_ratio - (0.2 if turn < 6 else 0.0) for turn, log_ratio in enumerate(logs)],
+    "two percent slower in every other": lambda logs, _: [log_ratio - (0.02 if turn % 2 else 0.0) for turn, log_ratio in enumerate(logs)],
+    "a tenth slower in a third": lambda logs, noise: [log_ratio - (0.1 if noise.random() < 0.3 else 0.0) for log_ratio in logs],
+    # Of a subject that can be faster than it is, a bound.
+    "twice the scatter": lambda logs, noise: [log_ratio + noise.gauss(0, 0.02) for log_ratio in logs],
+    "slower after the first look": lambda logs, _: [log_ratio - (0.05 if turn >= 12 else 0.0) for turn, log_ratio in enumerate(logs)],
+}
 
 
-def slow_now_and_then(logs: list[float], _: random.Random) -> list[float]:
-    """Two percent slower in every other turn."""
-    return [log_ratio - (0.02 if turn % 2 else 0.0) for turn, log_ratio in enumerate(logs)]
-
-
-def scattering(logs: list[float], noise: random.Random) -> list[float]:
-    """A tenth slower in a third of the turns, so that it is measured for longer, and never faster than it is."""
-    return [log_ratio - (0.1 if noise.random() < 0.3 else 0.0) for log_ratio in logs]
-
-
-def scattering_both_ways(logs: list[float], noise: random.Random) -> list[float]:
-    """Its times scatter twice as much as they would, in the hope of a lucky look: of a subject that can be faster than it is, a bound."""
-    return [log_ratio + noise.gauss(0, 0.02) for log_ratio in logs]
-
-
-def fast_until_it_wins(logs: list[float], _: random.Random) -> list[float]:
-    """Five percent slower after the first twelve turns, whatever was measured by then."""
-    return [log_ratio - (0.05 if turn >= 12 else 0.0) for turn, log_ratio in enumerate(logs)]
-
-
-@pytest.mark.parametrize("change", [slow_start, slow_now_and_then, scattering, scattering_both_ways, fast_until_it_wins])
-def test_a_subject_gains_nothing_by_how_its_times_scatter(change: Change) -> None:
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_subject_gains_nothing_by_how_its_times_scatter(name: str) -> None:
     """Measured for longer, and that is all; by the narrower of the intervals, in the worse scenario."""
-    assert simulated(IV, ruled(LookAllowance.FACTOR), change).winners < WINNER_SHARE
+    assert simulated(IV, ruled(LookAllowance.FACTOR), CHANGES[name]).winners < WINNER_SHARE
 
 
-@pytest.mark.parametrize("change", [scattering_both_ways, fast_until_it_wins])
-def test_by_a_rule_that_also_stops_at_a_win_it_would_gain(change: Change) -> None:
+@pytest.mark.parametrize("name", ["twice the scatter", "slower after the first look"])
+def test_by_a_rule_that_also_stops_at_a_win_it_would_gain(name: str) -> None:
     """The control."""
-    assert simulated(IV, eager_to_win, change).winners > 2 * WINNER_SHARE
+    assert simulated(IV, eager_to_win, CHANGES[name]).winners > 2 * WINNER_SHARE
 
 
 def test_slow_turns_cost_the_subject() -> None:
     """The control of slow starts: a judge that took the subject's fastest twelve turns for all of them would let it win."""
+    slow_start = CHANGES["a fifth slower in the first six"]
 
-    def best_twelve(logs: Sequence[float], of: Scenario) -> tuple[int, float]:
+    def best_twelve(logs: Sequence[float], _: Scenario) -> tuple[int, float]:
         return 12, 0.0
 
     def sorted_slow_start(logs: list[float], noise: random.Random) -> list[float]:

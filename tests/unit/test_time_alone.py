@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
-from sandbox.judge.timing.stopping import steady
+from sandbox.judge.timing import steady
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, Answer, Operation, Status
 from tests.collection import AFTER_COLLECTION
 from tests.draining import drained
 
 if AFTER_COLLECTION:
+    from sandbox.judge import baseline, timing
     from sandbox.judge.references import ReferenceFailed
-    from sandbox.judge.timing import interleaved
     from sandbox.judge.trial import Run
 
 
@@ -35,21 +35,21 @@ def alone(
     trial_s: float = 1.0,
     longest: int = 1,
     late: bool = False,
-) -> tuple[list[wire.Fact], interleaved.SoloTimings]:
+) -> tuple[list[wire.Fact], timing.SoloTimings]:
     """Time baselines by runs that are answered so and take so long, in trains of up to longest; the facts, and the times."""
 
     def run_train(_runner: Any, _bench: Any, how: Any) -> list[Run]:
         answers = [run_of(how) for _ in range(how.count)]
         return [Run(key="", reply=reply, duration_ns=duration_ns, inputs=[]) for reply, duration_ns in answers]
 
-    monkeypatch.setattr(interleaved, "run", lambda *arguments: run_train(*arguments)[0])
-    monkeypatch.setattr(interleaved, "run_train", run_train)
-    monkeypatch.setattr(interleaved, "longest_train", lambda *_: longest)
-    monkeypatch.setattr(interleaved, "scalars_are_late", lambda _bench: late)
+    monkeypatch.setattr(baseline, "run", lambda *arguments: run_train(*arguments)[0])
+    monkeypatch.setattr(baseline, "run_train", run_train)
+    monkeypatch.setattr(baseline, "longest_train", lambda *_: longest)
+    monkeypatch.setattr(baseline, "scalars_are_late", lambda _bench: late)
     bench_answer = Answer(status=Status.OK, samples_ns=(PROBE_NS,))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None, call=lambda *_: bench_answer)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=trial_s), workload=SimpleNamespace(hidden=False))
-    return drained(interleaved.time_alone(trusted, bench, baselines))  # type: ignore[arg-type, return-value]
+    return drained(baseline.time_alone(trusted, bench, baselines))  # type: ignore[arg-type, return-value]
 
 
 def slow_from(number: int, touch_ns: int = TOUCH_NS) -> Callable[[Any], tuple[Answer, int]]:
@@ -57,7 +57,7 @@ def slow_from(number: int, touch_ns: int = TOUCH_NS) -> Callable[[Any], tuple[An
     numbers = itertools.count()
 
     def run_of(how: Any) -> tuple[Answer, int]:
-        call_ns = PROBE_NS + touch_ns if how.variant == interleaved.VARIANTS[interleaved.PROBE] else EAGER_NS
+        call_ns = PROBE_NS + touch_ns if how.variant == baseline.VARIANTS[timing.PROBE] else EAGER_NS
         duration_ns = PROTOCOL_NS + COPY_NS * how.copy_out + (call_ns if how.operation is Operation.CALL else 0)
         return FINE, duration_ns + (SPELL_NS if next(numbers) >= number else 0)
 
@@ -76,9 +76,7 @@ def test_a_host_that_gets_slow_meanwhile_is_in_no_difference(
     assert abs(net_ns - EAGER_NS) < share * SPELL_NS
     assert abs(steady(times.null_ns[True]) - steady(times.null_ns[False]) - COPY_NS) < share * SPELL_NS
     counts = {len(runs_ns) for runs_ns in (*times.run_ns.values(), *times.null_ns.values())}
-    assert (
-        len(counts) == 1 and min(counts) >= interleaved.ALONE_COUNT[wire.Clock.DEVICE_EVENTS] and set(times.run_ns) == {"eager", "compile"}
-    )
+    assert len(counts) == 1 and min(counts) >= baseline.ALONE_COUNT[wire.Clock.DEVICE_EVENTS] and set(times.run_ns) == {"eager", "compile"}
 
 
 @pytest.mark.parametrize(("touch_ns", "expected_ns"), [(TOUCH_NS, -TOUCH_NS), (-9_000, 9_000), (60_000, -10_000)])
@@ -100,7 +98,7 @@ def test_a_probe_that_takes_far_longer_than_the_baseline_says_nothing(
 def test_a_probe_whose_launch_is_inside_the_clock_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where scalars vary: what it takes is the host's."""
     _, times = alone(monkeypatch, slow_from(10_000), late=True)
-    assert times.null_work_ns == {False: interleaved.NULL_KERNEL_NS, True: interleaved.NULL_KERNEL_NS}
+    assert times.null_work_ns == {False: baseline.NULL_KERNEL_NS, True: baseline.NULL_KERNEL_NS}
 
 
 def test_a_null_run_that_the_trusted_runner_refuses_is_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +118,7 @@ def test_a_null_run_that_the_trusted_runner_refuses_is_no_time(monkeypatch: pyte
 @pytest.mark.parametrize("at", [0, 2])
 def test_a_reference_that_raises_is_quoted_and_nothing_else(monkeypatch: pytest.MonkeyPatch, bad: Answer, message: str, at: int) -> None:
     """Whichever of its first runs it was; a person reads it."""
-    answers = iter(bad if index == at else FINE for index in range(interleaved.WARMUP_COUNT))
+    answers = iter(bad if index == at else FINE for index in range(baseline.WARMUP_COUNT))
     with pytest.raises(ReferenceFailed) as caught:
         alone(monkeypatch, lambda _: (next(answers), 1))
     assert str(caught.value) == f"the reference does not run by itself: {message}"
@@ -128,7 +126,7 @@ def test_a_reference_that_raises_is_quoted_and_nothing_else(monkeypatch: pytest.
 
 def test_a_judge_that_times_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the host's clock and by a device's: a silent one is taken for dead."""
-    monkeypatch.setattr(interleaved, "SIGN_S", 0.0)
+    monkeypatch.setattr(baseline, "SIGN_S", 0.0)
     for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 5)):
         progress, _ = alone(monkeypatch, slow_from(10_000), clock=clock)
         assert progress == [wire.Progress(stage=wire.Stage.BASELINE)] * count

@@ -9,7 +9,7 @@ import pytest
 
 from grader.model import Verdict
 from grader.verdict.timing_audit import bandwidth_share, flags, impossible, median, overall, peak_share
-from sandbox.devices.ceilings import physical_floor_ns
+from sandbox.judge.timing import physical_floor_ns
 from sandbox.protocol import wire
 
 CEILINGS = {"bytes_per_s": 4e12, "flops_per_s:float32": 4e14, "l2_bytes": 50e6}

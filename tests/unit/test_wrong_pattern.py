@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,9 +18,8 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.explain import WrongCounts, comparable, find_pattern, first_wrong
-    from sandbox.judge.tensors import FLOAT4
+    from sandbox.judge.tolerance import FLOAT4
 
-NONZERO_WRONG = "All or nearly all elements of 'c' whose expected value is not 0 are wrong."
 TOLERANCE = wire.Tolerance(atol=1e-5, rtol=1e-5)
 WRONG = 99.0
 Damage = Callable[[Any], object]
@@ -92,15 +92,6 @@ def on_the_diagonal(output: torch.Tensor) -> None:
     output.diagonal(dim1=-2, dim2=-1).fill_(WRONG)
 
 
-def lower_half_of_diagonal_tiles(output: torch.Tensor) -> None:
-    for begin in range(0, len(output), 16):
-        below_the_diagonal(output[begin : begin + 16, begin : begin + 16])
-
-
-def half_of_tiles(output: torch.Tensor) -> None:
-    output.view(*output.shape[:-1], -1, 32)[..., 16:] = WRONG
-
-
 def a_cluster(output: torch.Tensor) -> None:
     by_chance(0.1)(output[:100, :100])
 
@@ -111,16 +102,6 @@ def a_checkerboard(output: torch.Tensor) -> None:
 
 
 # -- what counts as wrong ----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [2, 63, 64, 65, 128, 129, 4097])
-def test_every_element_of_an_axis_is_in_a_block(size: int) -> None:
-    output = right(3, size)
-    output[:, -1] = WRONG
-    counts = WrongCounts.of(output, right(3, size), torch.zeros(3, size, dtype=torch.bool), TOLERANCE)
-    assert counts is not None and counts.blocks.shape == counts.area.shape and counts.blocks.shape[1] <= 64
-    assert int(counts.area.sum()) == 3 * size and (counts.blocks[:, -1] > 0).all() and int(counts.blocks.sum()) == 3
-    assert int(counts.area[0, 0]).bit_count() == 1
 
 
 def test_a_right_output_and_a_single_element_have_no_pattern() -> None:
@@ -170,8 +151,7 @@ PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
     ((64, 64), below_the_diagonal, "are those below the diagonal.", "mask"),
     ((3, 48, 48), above_the_diagonal, "are those above the diagonal.", "mask"),
     ((64, 64), on_the_diagonal, "are those on the diagonal.", "off by one"),
-    ((64, 64), lower_half_of_diagonal_tiles, "are in the tiles of 16 x 16 on the diagonal.", "path of their own"),
-    ((250, 250), lower_half_of_diagonal_tiles, "are in the tiles of 16 x 16 on the diagonal.", "path of their own"),
+    ((3, 250, 250), on_the_diagonal, "are those on the diagonal.", "off by one"),
     ((100, 200), at(slice(96, None)), "in the last 4 of 100 rows, from row 96 on, the last multiple of 32.", "partial tile"),
     ((100, 200), at(..., slice(192, None)), "in the last 8 of 200 columns, from column 192 on, the last multiple of 64.", "partial tile"),
     ((128, 200), at(slice(100, None)), "in the last 28 of 128 rows, from row 100 on.", ""),
@@ -198,13 +178,10 @@ PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
     ((64, 300), at(..., slice(0, None, 5)), "in every 5th column, from column 0 on.", ""),
     ((64, 128), at(slice(1, None, 2)), "in every 2nd row, from row 1 on.", ""),
     ((64, 129), in_memory(2, None, 4), "in every 4th element, from element 2 on.", "4 neighbouring elements"),
-    ((64, 256), half_of_tiles, "in columns 16 to 31 of every 32.", ""),
     ((4, 32, 32), at(2), "in batch 2 of 4.", ""),
     ((4, 32, 32), at(slice(1, None)), "in the last 3 of 4 batches, from batch 1 on.", "offset"),
     ((2, 4, 32, 32), at(slice(None), 2), "in index 2 of 4 (axis 1).", ""),
     ((4, 32, 32), at(2, slice(16, 20)), "in batch 2 of 4 and in rows 16 to 19 of 32.", ""),
-    ((300, 300), by_chance(0.01), "are scattered over all of it.", ""),
-    ((64, 64), by_chance(0.3), "are scattered over all of it.", ""),
 ]
 
 
@@ -224,7 +201,6 @@ def test_a_pattern_is_said_in_words(shape: tuple[int, ...], damage: Damage, phra
         ((97, 200), at(96), "in the last row (96", "one too small"),
         ((223, 781), in_memory(-3, None), "the last 3 of 174163 elements in memory order, from element 174160 on, the last mul", "vectors"),
         ((1000,), at(999), "in the last element", "one too small"),
-        ((64, 256), half_of_tiles, "in columns 16 to 31 of every 32.", "part of a tile of 32"),
         ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1)), "first or last row", "skips elements"),
         ((64, 64), above_the_diagonal, "are those above the diagonal.", "zeros too"),
         ((4, 32, 32), at(2), "in batch 2 of 4.", ""),
@@ -241,17 +217,16 @@ def test_what_was_not_written_has_other_causes(shape: tuple[int, ...], damage: D
     ("shape", "damage"),
     [
         ((300, 300), a_cluster),
+        ((64, 64), by_chance(0.3)),
         ((64, 64), a_checkerboard),
         ((512, 512), a_checkerboard),
         ((64, 64), each(at(3, 5), at(60, 2), at(17, 40))),  # too few
         ((300, 300), each(above_the_diagonal, at(200, 3))),
         ((64, 64), each(on_the_diagonal, at(60, 3))),
-        ((64, 64), each(lower_half_of_diagonal_tiles, at(60, 3))),
         ((100, 200), each(at(slice(96, None)), at(3, 5))),
         ((64, 128), each(at(..., slice(3, None, 4)), at(..., 1))),
         ((4, 32, 32), each(at(2), at(0, 3, 5))),
         ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1), at(20, 20))),
-        ((64, 256), each(half_of_tiles, at(3, 5))),
         ((64, 129), each(in_memory(2, None, 4), at(0, 1))),
         ((100, 200), each(at(slice(96, None)), at(..., slice(192, None)), at(3, 5))),
     ],
@@ -267,7 +242,7 @@ def test_zeros_of_the_reference_are_no_pattern_of_the_kernel() -> None:
     """Zeros for a triangular result are right above the diagonal. The control is the same answer for a result without zeros there."""
     reference = right(64, 64)
     zeros = trial_of(reference.tril(), lambda output: output.zero_())
-    assert describe(zeros) == NONZERO_WRONG and likely_cause(zeros) == ""
+    assert describe(zeros) == likely_cause(zeros) == ""
     masked = trial_of(reference, lambda output: output.tril_())
     assert "above the diagonal" in describe(masked)
 
@@ -281,10 +256,10 @@ def test_a_result_with_zeros_is_no_pattern_where_few_others_are_right(share: flo
         output.tril_()
 
     reference = right(256, 256)
-    assert describe(trial_of(reference.tril(), damage)) == (NONZERO_WRONG if share > 0.9 else "")
+    assert describe(trial_of(reference.tril(), damage)) == ""
     if share > 0.9:
-        kept_zeros = each(damage, lambda output: output.add_(reference.triu(1)))
-        assert "below the diagonal" in describe(trial_of(reference, kept_zeros))
+        with_zeros = each(damage, lambda output: output.add_(reference.triu(1)))
+        assert "below the diagonal" in describe(trial_of(reference, with_zeros))
 
 
 def test_a_better_cause_is_not_contradicted() -> None:
@@ -296,8 +271,17 @@ def test_a_better_cause_is_not_contradicted() -> None:
         assert likely_cause(trial) == "" and "last 4 of 100 rows" in describe(trial)
 
 
+def test_of_the_tiles_of_older_reports_nothing_is_said() -> None:
+    """A competition folds stored facts again."""
+    tiles = wire.IndexRange(axis=0, size=64, first=0, last=63, step=16, width=16)
+    for kind in (PatternKind.DIAGONAL, PatternKind.REGION):
+        pattern = wire.WrongPattern(output="c", shape=(64, 64), kind=kind, count=64, ranges=(tiles,))
+        trial = replace(trial_of(right(64, 64), at(0)), wrong_pattern=pattern)
+        assert describe(trial) == likely_cause(trial) == ""
+
+
 def test_every_kind_of_pattern_is_tested_here() -> None:
     """A new one needs a phrase, and a case above."""
     patterns = [trial_of(right(*shape), damage).wrong_pattern for shape, damage, _, _ in PHRASES]
     kinds = {pattern.kind for pattern in patterns if pattern}
-    assert kinds | {PatternKind.NONZERO, PatternKind.EVERYTHING} == set(PatternKind)
+    assert kinds | {PatternKind.NONZERO, PatternKind.SCATTERED, PatternKind.EVERYTHING} == set(PatternKind)

@@ -22,7 +22,7 @@ if AFTER_COLLECTION:
     from grader_extensions.formats.problem_code import Modules
     from grader_extensions.formats.reference_kernels_reference import Code
     from sandbox.judge.references import ReferenceFailed, Task, load_task
-    from sandbox.judge.tensors import same_bytes
+    from sandbox.judge.tolerance import same_bytes
     from tests.unit.test_lane import judged
 
 

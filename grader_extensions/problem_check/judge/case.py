@@ -11,9 +11,8 @@ import torch
 from sandbox.devices import Device
 from sandbox.judge.inputs import of_workload, shape_of
 from sandbox.judge.references import Reference, ReferenceFailed, Task, Tensors
-from sandbox.judge.tensors import equal, is_narrow
-from sandbox.judge.trial import Run, WorkloadContext
-from sandbox.judge.verify import expected, judge_run
+from sandbox.judge.tolerance import equal, is_narrow
+from sandbox.judge.trial import Run, WorkloadContext, expected, judge_run
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE
 

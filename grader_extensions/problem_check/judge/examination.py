@@ -26,7 +26,7 @@ from grader_extensions.problem_check.judge.numerics import FIRST_COLUMNS
 from sandbox.devices import Device
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, Tensors, native
-from sandbox.judge.tensors import equal
+from sandbox.judge.tolerance import equal
 from sandbox.judge.trial import memory_bytes
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DEVICES, DeviceKind

@@ -1,38 +1,62 @@
-"""The measurement of a workload: certified time and bound, speedup with an interval, and the claim next to them.
+"""The measurement of a workload: runs subject, baselines and null runs in the judge's clock, in turns, and records how long each took.
 
-How times are taken is in `interleaved.py`; why they are taken so, in docs/decisions/0008 and 0014.
+By device clock everyone has a train in an order and then in its reverse (ABBA), with null runs between them, so that a drift falls on all
+alike. Turns, each of one ABBA, are what the interval is made of, since single runs are not independent (timing.md 2.2 and 3.5). What the
+protocol costs is asked of the trusted runner: a subject that is slow at doing nothing would be forgiven time that it really took. The
+subject's own null runs say how its process differs from the trusted one, and are believed where that takes time from it, or adds next to
+none. Why times are taken so is in docs/decisions/0008 and 0014.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import statistics
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
-from sandbox.judge.runner_link import RunnerLink
-from sandbox.judge.timing.interleaved import (
+from sandbox.judge.baseline import (
     BASELINE_S,
-    NULL,
     PASSED,
-    SUBJECT,
     VARIANTS,
+    WARMUP_COUNT,
+    Arm,
     Heartbeat,
+    null_runs,
+    null_train,
+    timed,
+    train_length,
+    warm_count,
+)
+from sandbox.judge.runner_link import RunnerLink
+from sandbox.judge.timing import (
+    LOOKS,
+    NULL,
+    OWN_NULL,
+    SUBJECT,
+    InterimEstimate,
+    LookAllowance,
+    NetTiming,
+    NoiseKind,
     Times,
     TimingSetup,
-    null_runs,
-    take_turns,
+    end_of,
+    least_by_own_nulls,
+    subtract_overhead,
 )
-from sandbox.judge.timing.overhead import NetTiming, least_by_own_nulls, subtract_overhead
-from sandbox.judge.timing.stopping import InterimEstimate, NoiseKind
-from sandbox.judge.trial import RunOptions, WorkloadContext, run, scalars_are_late
-from sandbox.judge.verify import judge_run
+from sandbox.judge.trial import Run, RunOptions, WorkloadContext, judge_run, longest_train, run, run_train, scalars_are_late
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Operation
 
+WARMUP_SHARE = 0.2  # of the budget: by the host's clock a kernel that takes longer is not warmed up again
+PLANNED_SHARE = 0.8  # of the budget: runs may take longer than those before the first turn
+# Turns, at least and at most; by the host's clock of one ABBA, and three where kernels take seconds.
+TURN_LIMITS = {wire.Clock.HOST: (2, 8), wire.Clock.DEVICE_EVENTS: (3, LOOKS[-1])}
+NOTHING_SEEN = InterimEstimate(quiet=False, widths=())
 CONFIRMED_SHARE = 0.5  # of the certified time: the least claim that it supports
 BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
 BENCH_SHARE = 0.15  # of the budget, at most, for each do_bench by the host's clock
@@ -55,8 +79,9 @@ def measure(
     baselines'."""
     trusted, clock, begun_s = parties.trusted, parties.clock, time.monotonic()
     short = clock is wire.Clock.HOST and parties.budget_s < SHORT_S
-    usual_ns = BENCH_NS[parties.clock]
-    bench_budget_ns = usual_ns if clock is wire.Clock.DEVICE_EVENTS else min(usual_ns, round(BENCH_SHARE * parties.budget_s * 1e9))
+    bench_budget_ns = BENCH_NS[clock]
+    if clock is wire.Clock.HOST:
+        bench_budget_ns = min(bench_budget_ns, round(BENCH_SHARE * parties.budget_s * 1e9))
     null_count = SHORT_NULL_COUNT if short else None
     nulls = {copies: null_runs(trusted, baseline_bench, copies=copies, count=null_count) for copies in {True, parties.copies}}
     floors = [*parties.alone.floor_ns, *null_runs(trusted, baseline_bench, floor=True)]
@@ -73,10 +98,10 @@ def measure(
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return
-    patient = RunOptions(limit_s=BASELINE_S + bench.problem.trial_s)
     reported = {}
     for name in parties.alone.run_ns:
-        reported[name] = _reported(trusted, baseline_bench, replace(patient, variant=VARIANTS[name]), bench_budget_ns)
+        how = RunOptions(limit_s=BASELINE_S + bench.problem.trial_s, variant=VARIANTS[name])
+        reported[name] = _reported(trusted, baseline_bench, how, bench_budget_ns)
         yield from signs.emit_if_due()
     claim = _reported(parties.subject, bench, RunOptions(), bench_budget_ns, statistics.median(times.flat(SUBJECT)))
     added = yield from _added_runs(parties, bench, times, claim, signs)
@@ -158,7 +183,7 @@ def _measurement(
         moved_bytes=bench.workload.moved_bytes,
         flops=bench.workload.flops,
         turn_count=len(times.taken_ns[SUBJECT]),
-        half_width=max((width.total for width in net.widths if width is not None), default=None),
+        half_width=max((width.total for width in net.look.widths if width is not None), default=None),
         end=times.end,
     )
 
@@ -216,3 +241,134 @@ def record(
     path = Path(place) / f"{os.getpid()}-{time.time_ns()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data), "utf-8")
+
+
+def contestants(parties: TimingSetup, bench: WorkloadContext, baseline_bench: WorkloadContext) -> dict[str, Arm]:
+    """Return the arms that are run in turns, the subject first, null runs last."""
+    last_ns = [0]
+
+    def subject(count: int) -> list[Run]:
+        warm = warm_count(parties.clock, last_ns[0]) if count == 1 else 0
+        how = RunOptions(stir=parties.clock is wire.Clock.HOST, warm_count=warm, copy_out=parties.copies, count=count)
+        results = run_train(parties.subject, bench, how)
+        last_ns[0] = results[-1].duration_ns
+        return results
+
+    arms: dict[str, Arm] = {SUBJECT: subject}
+    for name, alone_ns in parties.alone.run_ns.items():
+        arms[name] = partial(timed, parties.trusted, baseline_bench, name, about_ns=min(alone_ns))
+        if parties.load is not None:
+            arms[name] = partial(parties.load.watch, name, arms[name])
+    if parties.clock is wire.Clock.DEVICE_EVENTS:
+        arms[NULL[True]] = partial(null_train, parties.trusted, baseline_bench, copies=True)
+        arms[OWN_NULL] = partial(null_train, parties.subject, bench, copies=parties.copies, trusted=False)
+    return arms
+
+
+def take_turns(
+    parties: TimingSetup,
+    bench: WorkloadContext,
+    baseline_bench: WorkloadContext,
+    times: Times,
+    signs: Heartbeat,
+    look: Callable[[], InterimEstimate],
+) -> Iterator[wire.Plan | wire.Trial | wire.Progress]:
+    """Warm up, decide how many turns there is time for, and take them until one is the last (`timing.end_of`).
+
+    Emits a trial per turn, and ends early after one that failed. look: what the turns so far come to.
+    """
+    among = contestants(parties, bench, baseline_bench)
+    cycles_s, subject_ns, warming_s, length = [], 0, time.monotonic(), 1
+    null_ns = statistics.median(parties.alone.null_ns[parties.copies])
+    for count in range(1, WARMUP_COUNT + 1):
+        begun_s = time.monotonic()
+        if count == WARMUP_COUNT and parties.clock is wire.Clock.DEVICE_EVENTS:  # turns are planned by a cycle like theirs
+            length = train_length(subject_ns - null_ns, min(longest_train(parties.subject, bench), longest_train(parties.trusted, bench)))
+        for name, arm in among.items():
+            results = arm(length)
+            yield from signs.emit_if_due()
+            if name != SUBJECT:
+                continue
+            subject_ns = results[0].duration_ns
+            for result in results:
+                trial = judge_run(result, bench, wire.TrialPhase.CERTIFY, 0)
+                if trial.outcome is not PASSED:
+                    yield trial
+                    return
+        cycles_s.append(time.monotonic() - begun_s)
+        if parties.clock is wire.Clock.HOST and time.monotonic() - warming_s > WARMUP_SHARE * parties.budget_s:
+            break
+    begun_s = time.monotonic()
+    _rest(parties, times)
+    between_s = time.monotonic() - begun_s
+    # The first of the cycles may have had something to load; trains have only the last.
+    cycle_s = cycles_s[-1] if length > 1 else statistics.median(cycles_s)
+    budget_s = parties.budget_s
+    if parties.clock is wire.Clock.HOST:
+        budget_s -= time.monotonic() - warming_s
+    limit = plan_turns(parties.clock, cycle_s, max(budget_s, 0.0), between_s)
+    least, turn_limit = TURN_LIMITS[parties.clock]
+    yield _planned(bench, least * length)
+    times.planned, turn, begun_s = limit, 0, time.monotonic()
+    looked_at = parties.clock is not wire.Clock.HOST and limit >= LOOKS[0]
+    times.allowance = parties.allowance if looked_at else LookAllowance.NONE
+    while times.end is None:
+        trial = yield from _turn(among, bench, length, times, 2 * length * turn, signs)
+        yield trial
+        if trial.outcome is not PASSED:
+            return
+        turn += 1
+        _rest(parties, times)
+        times.end = end_of(turn, limit, look() if looked_at and turn in LOOKS else NOTHING_SEEN, parties.precision, turn_limit)
+        if times.end is None and turn >= least and time.monotonic() - begun_s > budget_s:
+            times.end, times.allowance = wire.MeasurementEnd.BUDGET, LookAllowance.CUT_SHORT
+    yield _planned(bench, turn * length)
+
+
+def _planned(bench: WorkloadContext, pairs: int) -> wire.Plan:
+    """So many pairs of runs have to be seen."""
+    return wire.Plan(trials=((bench.workload.workload_id, wire.TrialPhase.CERTIFY, 2 * pairs),))
+
+
+def _rest(parties: TimingSetup, times: Times) -> None:
+    """Collect garbage and note throttling between turns, in nobody's time."""
+    gc.collect()
+    times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
+
+
+def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, between_s: float = 0.0) -> int:
+    """How many turns there is time for: decided by the judge from verified runs, within the budget. cycle_s: everyone's train once.
+    between_s: from turn to turn."""
+    least, limit = TURN_LIMITS[clock]
+    return max(least, min(limit, int(PLANNED_SHARE * budget_s / max(2 * cycle_s + between_s, 1e-9))))
+
+
+def _turn(
+    among: dict[str, Arm], bench: WorkloadContext, length: int, times: Times, index: int, signs: Heartbeat
+) -> Generator[wire.Progress, None, wire.Trial]:
+    """Take a turn of trains of this length. Return the trial that stands for the subject's runs: the first that failed, or all."""
+    durations_ns: dict[str, list[int]] = {name: [] for name in among}
+    trials: list[wire.Trial] = []
+    for name in (*among, *reversed(among)):
+        results = among[name](length)
+        yield from signs.emit_if_due()
+        durations_ns[name] += [result.duration_ns for result in results]
+        for result in results if name == SUBJECT else ():
+            trials.append(judge_run(result, bench, wire.TrialPhase.CERTIFY, index + len(trials)))
+            if trials[-1].outcome is not PASSED:
+                return trials[-1]
+    for name, durations in durations_ns.items():
+        times.taken_ns.setdefault(name, []).append(durations)
+    return merge_trials(trials)
+
+
+def merge_trials(trials: list[wire.Trial]) -> wire.Trial:
+    """Merge the facts of runs that passed: the worst of each error."""
+    return replace(
+        trials[0],
+        run_count=len(trials),
+        max_absolute_error=max(trial.max_absolute_error or 0.0 for trial in trials),
+        max_relative_error=max(trial.max_relative_error or 0.0 for trial in trials),
+        budget_ratio=max((trial.budget_ratio for trial in trials if trial.budget_ratio is not None), default=None),
+        duration_ns=int(statistics.median(trial.duration_ns for trial in trials)),
+    )
