@@ -56,7 +56,7 @@ _FUSED = re.compile(r"<fmaf?(@plt)?>")
 # Inlined into the user's line they count as if they were written there. The files compute nothing, but g++ makes one instruction of an
 # operation and of a conversion of its result.
 _INTRINSIC = re.compile(r"__(f(add|sub|mul|div|maf|rcp)|d(add|sub|mul|div|rcp)|fma)_r[nzud]|(__)?fdividef|rsqrtf?")
-_WITHOUT_ARITHMETIC = re.compile(r"/emulated_cuda/native/emu/(bits|qualifiers|sanitizer/hooks)\.h:")
+_WITHOUT_ARITHMETIC = re.compile(r"/emulated_cuda/native/emu/(bits|qualifiers|sanitizer/sanitizer)\.h:")
 _ENDS = ("ret", "ud2", "hlt", "retq")
 LOOK_UP_S = 60.0
 NAME_LIMIT = 120
