@@ -78,11 +78,20 @@ def test_memory_is_gone_after_free(build: Build) -> None:
     assert outcome.returncode == -signal.SIGSEGV
 
 
-def test_a_trap_aborts_and_says_where(build: Build) -> None:
-    """`__trap()` ends the process, as it ends the context on a GPU."""
-    outcome = run(build("__global__ void give_up() { if (threadIdx.x == 2) __trap(); }\nint main() { give_up<<<1, 4>>>(); }\n"))
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("__trap();", "__trap() in kernel give_up, block (0,0,0) thread (2,0,0)"),
+        ("LAUNCH();", "a kernel or a copy launched by a kernel, which is not emulated in kernel give_up, block (0,0,0)"),
+    ],
+)
+def test_a_trap_aborts_and_says_where(statement: str, what: str, build: Build) -> None:
+    """`__trap()` ends the process, as it ends the context on a GPU. A launch that a macro hides from the translator ends it too."""
+    kernels = "#define LAUNCH() child<<<1, 1>>>()\n__global__ void child() {}\n"
+    kernels += f"__global__ void give_up() {{ if (threadIdx.x == 2) {statement} }}\n"
+    outcome = run(build(kernels + "int main() { give_up<<<1, 4>>>(); }\n"))
     assert outcome.returncode == -signal.SIGABRT
-    assert outcome.stderr == "emulated device: __trap() in kernel give_up, block (0,0,0) thread (2,0,0)\n"
+    assert outcome.stderr == f"emulated device: {what}\n"
 
 
 def test_an_assert_in_a_kernel_aborts(build: Build) -> None:

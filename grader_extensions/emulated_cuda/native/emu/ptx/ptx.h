@@ -585,7 +585,7 @@ EMU_OUTLINE Worker::BarrierVotes Worker::named_barrier(unsigned number, unsigned
 // The stack of a thread that exits in the middle is used again from its start.
 [[noreturn]] inline void Worker::exit_thread() {
     end_thread();
-    prepare_context(fiber_->context, fiber_->stack.begin(), fiber_->top, &Worker::fiber_main);
+    prepare_context(fiber_->context, fiber_->top, &Worker::fiber_main);
     idle_.push_back(fiber_);
     Context abandoned;
     resume_next(abandoned);
