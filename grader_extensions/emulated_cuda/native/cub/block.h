@@ -1,5 +1,4 @@
-// cub::BlockExchange, BlockLoad, BlockStore, BlockReduce, BlockScan, BlockRadixSort, BlockMergeSort, BlockHistogram, BlockDiscontinuity,
-// WarpReduce, WarpScan, WarpMergeSort and the shuffles.
+// cub::BlockExchange, BlockLoad, BlockStore, BlockReduce, BlockScan, BlockRadixSort, BlockDiscontinuity, WarpReduce, WarpScan, shuffles.
 #pragma once
 
 #include <climits>
@@ -354,39 +353,7 @@ void reorder(const Parts& parts, size_t items, const std::vector<uint32_t>& orde
         }
 }
 
-// Of a block, or of lanes of a warp.
-template <class Key, int Items, class Value, unsigned lanes>
-class MergeSort : public WithStorage<Key> {
-    template <class Less>
-    void run(Key* keys, Value* values, Less less, int valid) {
-        SortPart<Key, Value> own{keys, values};
-        emu::together<lanes>(own, [&](const auto& parts) {
-            auto key_at = [&](uint32_t i) -> const Key& { return parts[i / Items]->keys[i % Items]; };
-            auto before = [&](uint32_t a, uint32_t b) { return less(key_at(a), key_at(b)); };
-            reorder<Key, Value>(parts, Items, sorted_order(parts.size() * Items, before, static_cast<size_t>(valid)), false);
-        });
-    }
-
-public:
-    using WithStorage<Key>::WithStorage;
-    template <class Less>
-    void Sort(Key (&keys)[Items], Less less, int valid = INT_MAX, Key = Key()) { run(keys, nullptr, less, valid); }
-    template <class Less>
-    void Sort(Key (&keys)[Items], Value (&values)[Items], Less less, int valid = INT_MAX, Key = Key()) { run(keys, values, less, valid); }
-    template <class Less, class... Rest>
-    void StableSort(Key (&keys)[Items], Less less, Rest... rest) { Sort(keys, less, rest...); }
-};
-
 }  // namespace emulated
-
-template <class Key, int X, int Items, class Value = NullType, int Y = 1, int Z = 1>
-class BlockMergeSort : public emulated::MergeSort<Key, Items, Value, 0> {
-    using emulated::MergeSort<Key, Items, Value, 0>::MergeSort;
-};
-template <class Key, int Items, int Width = 32, class Value = NullType>
-class WarpMergeSort : public emulated::MergeSort<Key, Items, Value, Width> {
-    using emulated::MergeSort<Key, Items, Value, Width>::MergeSort;
-};
 
 template <class Key, int X, int Items, class Value = NullType, int = 4, bool = true, BlockScanAlgorithm = BLOCK_SCAN_WARP_SCANS, int = 0,
           int Y = 1, int Z = 1, int = 0>
@@ -415,29 +382,6 @@ public:
     EMU_SORT(SortBlockedToStriped, false, true)
     EMU_SORT(SortDescendingBlockedToStriped, true, true)
 #undef EMU_SORT
-};
-
-enum BlockHistogramAlgorithm { BLOCK_HISTO_SORT, BLOCK_HISTO_ATOMIC };
-
-template <class T, int X, int Items, int Bins, BlockHistogramAlgorithm = BLOCK_HISTO_SORT, int Y = 1, int Z = 1, int = 0>
-class BlockHistogram : public emulated::WithStorage<T> {
-public:
-    using emulated::WithStorage<T>::WithStorage;
-    template <class Counter>
-    void InitHistogram(Counter* counts) {
-        for (unsigned bin = emu::worker->current().linear; bin < Bins; bin += X * Y * Z) counts[bin] = 0;
-    }
-    template <class Counter>
-    void Histogram(T (&items)[Items], Counter* counts) {
-        InitHistogram(counts);
-        __syncthreads();
-        Composite(items, counts);
-    }
-    template <class Counter>
-    void Composite(T (&items)[Items], Counter* counts) {
-        for (const T& item : items) atomicAdd(&counts[static_cast<size_t>(item)], Counter{1});
-        __syncthreads();
-    }
 };
 
 template <class T, int X, int Y = 1, int Z = 1, int = 0>

@@ -271,24 +271,6 @@ struct DeviceHistogram {
              }))
 };
 
-struct DeviceFor {
-    template <class Count, class Function>
-    static cudaError_t Bulk(Count count, Function function, cudaStream_t stream = nullptr) {
-        emu::enqueue(stream, [=]() mutable {
-            for (Count i = 0; i < count; ++i) function(i);
-        });
-        return cudaPeekAtLastError();
-    }
-    template <class In, class Count, class Function>
-    static cudaError_t ForEachN(In in, Count count, Function function, cudaStream_t stream = nullptr) {
-        return Bulk(count, [=](Count i) mutable { function(in[i]); }, stream);
-    }
-    template <class In, class Function>
-    static cudaError_t ForEach(In first, In last, Function function, cudaStream_t stream = nullptr) {
-        return ForEachN(first, last - first, function, stream);
-    }
-};
-
 namespace emulated {
 
 inline constexpr NullType* no_values = nullptr;
@@ -308,15 +290,6 @@ void put_in_order(const std::vector<uint32_t>& order, Keys keys, SortedKeys sort
 template <class Key, class Value>
 void radix_sort(const Key* keys, Key* sorted, const Value* values, Value* moved, size_t count, int begin, int end, bool descending) {
     put_in_order(radix_order(count, [&](size_t i) -> const Key& { return keys[i]; }, begin, end, descending), keys, sorted, values, moved);
-}
-
-template <class Key, class Value, class Begins, class Ends>
-void sort_segments(const Key* keys, Key* sorted, const Value* values, Value* moved, int64_t segments, Begins begins, Ends ends, int begin,
-                   int end, bool descending) {
-    for (int64_t s = 0; s < segments; ++s) {
-        auto first = static_cast<size_t>(begins[s]), last = static_cast<size_t>(ends[s]), offset = values ? first : 0;
-        if (first < last) radix_sort(keys + first, sorted + first, values + offset, moved + offset, last - first, begin, end, descending);
-    }
 }
 
 template <class Keys, class SortedKeys, class Values, class SortedValues, class Less>
@@ -354,27 +327,6 @@ struct DeviceRadixSort {
     EMU_RADIX(Descending, true)
 #undef EMU_RADIX
 };
-
-#define EMU_SEGMENTED(prefix, suffix, descending, bits, given_bits)                                                           \
-    EMU_CALL(prefix##SortKeys##suffix, (class Key, class Begins, class Ends),                                                 \
-             (const Key* keys, Key* sorted, int64_t, int64_t segments, Begins begins, Ends ends EMU_UNPACK bits),             \
-             emulated::sort_segments(keys, sorted, emulated::no_values, emulated::no_values, segments, begins, ends,          \
-                                     EMU_UNPACK given_bits, descending))                                                      \
-    EMU_CALL(prefix##SortPairs##suffix, (class Key, class Value, class Begins, class Ends),                                   \
-             (const Key* keys, Key* sorted, const Value* values, Value* moved, int64_t, int64_t segments, Begins begins,      \
-              Ends ends EMU_UNPACK bits),                                                                                     \
-             emulated::sort_segments(keys, sorted, values, moved, segments, begins, ends, EMU_UNPACK given_bits, descending))
-struct DeviceSegmentedRadixSort {
-    EMU_SEGMENTED(, , false, (, int begin = 0, int end = sizeof(Key) * 8), (begin, end))
-    EMU_SEGMENTED(, Descending, true, (, int begin = 0, int end = sizeof(Key) * 8), (begin, end))
-};
-struct DeviceSegmentedSort {
-    EMU_SEGMENTED(, , false, (), (0, sizeof(Key) * 8))
-    EMU_SEGMENTED(, Descending, true, (), (0, sizeof(Key) * 8))
-    EMU_SEGMENTED(Stable, , false, (), (0, sizeof(Key) * 8))
-    EMU_SEGMENTED(Stable, Descending, true, (), (0, sizeof(Key) * 8))
-};
-#undef EMU_SEGMENTED
 
 struct DeviceMergeSort {
     EMU_CALL(SortKeys, (class Keys, class Count, class Less), (Keys keys, Count count, Less less),

@@ -147,12 +147,12 @@ KeyBits<T> key_bits(const T& value) {
     }
 }
 
-// The order in which a stable sort puts the first `valid` of `count` items, the others behind them; before(a, b) compares two numbers.
+// The order in which a stable sort puts `count` items; before(a, b) compares two by their numbers.
 template <class Before>
-std::vector<uint32_t> sorted_order(size_t count, Before before, size_t valid = SIZE_MAX) {
+std::vector<uint32_t> sorted_order(size_t count, Before before) {
     std::vector<uint32_t> order(count);
     std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(std::min(valid, count)), before);
+    std::stable_sort(order.begin(), order.end(), before);
     return order;
 }
 
