@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from grader_extensions.emulated_cuda.emulation import SECOND_BODY, Unsupported, translate
+from grader_extensions.emulated_cuda.emulation import Unsupported, translate
 
 
 def body(source: str, path: str = "kernel.cu") -> str:
@@ -24,16 +24,6 @@ def test_a_launch_keeps_its_lines_and_its_arguments() -> None:
         "void f() {\n  ::emu::emu_kernel(EMU_NAME(k<16>), [&](const auto&... emu_args) { k<16>\n    (emu_args...); }).emu_on(grid,\n"
         "       dim3(2, 3))\n    (a,\n     b);\n}\n"
     )
-
-
-def test_a_launch_by_a_kernel_copies_what_it_names() -> None:
-    """It runs when the launching thread is gone; the host's runs at once. A kernel that launches has one body."""
-    launch = body(
-        "__global__ void p(int* x) {\n  k<<<1, 2>>>(x);\n}\n__device__ void f() { k<<<1, 2>>>(0); }\nvoid g() { k<<<1, 2>>>(0); }\n"
-    )
-    assert launch.count("[=](const auto&... emu_args)") == 2 and launch.count("[&](const auto&... emu_args)") == 1
-    assert SECOND_BODY not in launch
-    assert SECOND_BODY in body("__global__ void p(int* x) {\n  x[0] = 1;\n}\n")
 
 
 @pytest.mark.parametrize(
