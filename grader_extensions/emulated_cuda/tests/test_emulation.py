@@ -109,7 +109,7 @@ def test_a_tensor_of_the_emulated_device_is_a_cuda_tensor(path: str, source: str
         ("#include <cstdio>\n#include <cuda_fp4.h>\n", 2, "no fp4 types"),
         ('__device__ void f() {\n  asm volatile("wgmma.fence.sync.aligned;");\n}\n', 2, "wgmma"),
         ('#define FENCE() \\\n  asm volatile("wgmma.fence.sync.aligned;")\n', 2, "wgmma"),
-        ("__global__ void k() {\n\n  cudaDeviceSynchronize();\n}\n", 3, "no cudaDeviceSynchronize"),
+        ("__global__ void k() {\n\n  cudaDeviceSynchronize();\n}\n", 3, "no kernels launched by kernels"),
         ("#include <cublas_v2.h>\nvoid f() { cublasCreate(&h); }\n", 2, "no cuBLAS, of which cublasCreate"),
     ],
 )
