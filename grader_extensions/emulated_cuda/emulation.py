@@ -190,8 +190,7 @@ def _launches(tokens: list[Token]) -> Iterator[Edit]:
     for index, token in enumerate(tokens):
         if token.text == "<<<" and token.callee is not None:
             name = token.callee_text
-            captured = "=" if token.in_device_code else "&"  # what a kernel launches runs when the thread is gone
-            opening = f"::emu::emu_kernel(EMU_NAME({name}), [{captured}](const auto&... emu_args) {{ "
+            opening = f"::emu::emu_kernel(EMU_NAME({name}), [&](const auto&... emu_args) {{ "
             yield _insert(token.callee, opening)
             yield _replace(token, "(emu_args...); }).emu_on(")
             yield _replace(_closing_launch(tokens, index), ")")

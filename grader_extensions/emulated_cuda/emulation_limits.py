@@ -54,14 +54,12 @@ _CUDA_NAME = re.compile(r"cuda[A-Z]\w*|curand\w+|cu[A-Z]\w*|CU[A-Z_]\w*|CUDA_\w+
 _WORD = re.compile(r"[A-Za-z_]\w*")
 CLOSE = 0.8
 CLUSTER = f"the emulated device cannot read this __cluster_dims__; write it between __global__ and the kernel's body, or {ELSEWHERE}"
-SURFACE = f"the emulated device has no surfaces; read the array through a texture object, or {ELSEWHERE}"
-LAYERED = f"the emulated device has no layered or cubemap textures; {ELSEWHERE}"
-MIPMAPPED = f"the emulated device has no mipmapped textures; {ELSEWHERE}"
-GATHER = f"the emulated device has no texture gathers (tex2Dgather); {ELSEWHERE}"
+SURFACE = f"the emulated device has no surfaces; {ELSEWHERE}"
+TEXTURE = f"the emulated device has textures over linear memory only, read by tex1Dfetch; {ELSEWHERE}"
 TEXTURE_REFERENCE = "texture references were removed from CUDA with version 12; use a texture object (cudaTextureObject_t)"
 TMA = f"the emulated device has no tensor memory accelerator (TMA); {ELSEWHERE}"
 EXPONENTS = f"the emulated device has no fp8 type of exponents only (e8m0); {ELSEWHERE}"
-DEVICE_SYNC = "device code of compute capability 9.0 has no cudaDeviceSynchronize; launch what follows into cudaStreamTailLaunch"
+NESTED_LAUNCH = f"the emulated device has no kernels launched by kernels (dynamic parallelism); {ELSEWHERE}"
 ARCHITECTURE = f"the emulated device has no __CUDA_ARCH__, and would leave out what this guards; add an #else, or {ELSEWHERE}"
 ODD_SHARED = "this shared variable cannot be read by the emulated device; declare it as `__shared__ T name[size];`"
 GLOBAL_SHARED = "the emulated device has no shared variables outside functions; declare it inside the kernel"
@@ -73,11 +71,11 @@ FEATURES = {
     "cudaLaunchCooperativeKernelMultiDevice": f"the emulated device has no cooperative launches on several devices; {ELSEWHERE}",
     "cudaLaunchKernelExC": f"the emulated device has no cudaLaunchKernelExC; write cudaLaunchKernelEx, or {ELSEWHERE}",
     **dict.fromkeys(("cudaSurfaceObject_t", "cudaCreateSurfaceObject"), SURFACE),
-    **dict.fromkeys(("tex1DLayered", "tex2DLayered", "texCubemap", "texCubemapLayered", "cudaArrayLayered", "cudaArrayCubemap"), LAYERED),
-    **dict.fromkeys(("tex1DLod", "tex2DLod", "tex3DLod", "tex1DGrad", "tex2DGrad", "tex3DGrad"), MIPMAPPED),
-    **dict.fromkeys(("cudaMipmappedArray_t", "cudaMallocMipmappedArray", "cudaResourceTypeMipmappedArray"), MIPMAPPED),
-    **dict.fromkeys(("tex2Dgather", "cudaArrayTextureGather"), GATHER),
-    "cudaResourceViewDesc": f"the emulated device has no resource views of textures; {ELSEWHERE}",
+    **dict.fromkeys((f"tex{axes}D{kind}" for axes in "123" for kind in ("", "Lod", "Grad")), TEXTURE),
+    **dict.fromkeys(("tex1DLayered", "tex2DLayered", "texCubemap", "texCubemapLayered", "tex2Dgather", "cudaResourceViewDesc"), TEXTURE),
+    **dict.fromkeys(("cudaArray_t", "cudaMallocArray", "cudaMalloc3DArray", "cudaMipmappedArray_t"), TEXTURE),
+    **dict.fromkeys(("cudaResourceTypeArray", "cudaResourceTypeMipmappedArray", "cudaResourceTypePitch2D"), TEXTURE),
+    **dict.fromkeys(("cudaStreamTailLaunch", "cudaStreamFireAndForget"), NESTED_LAUNCH),
     **dict.fromkeys(("textureReference", "cudaBindTexture", "cudaBindTexture2D", "cudaBindTextureToArray"), TEXTURE_REFERENCE),
     **dict.fromkeys(("memcpy_async_tx", "barrier_expect_tx", "barrier_arrive_tx", "barrier_native_handle"), TMA),
     **dict.fromkeys(("CUtensorMap", "cuTensorMapEncodeTiled"), TMA),
@@ -187,8 +185,8 @@ def _objection(token: Token, following: list[str], *, defined: Collection[str]) 
         return TEXTURE_REFERENCE
     if following[:1] == ["("] and token.text not in defined and (called := library_call(token.text)) is not None:
         return called
-    if token.text == "cudaDeviceSynchronize" and token.in_device_code:
-        return DEVICE_SYNC
+    if token.text in ("<<<", "cudaDeviceSynchronize") and token.in_device_code:
+        return NESTED_LAUNCH
     return ODD_LAUNCH if token.text == "<<<" and token.callee is None else None
 
 

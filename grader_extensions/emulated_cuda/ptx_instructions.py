@@ -51,7 +51,7 @@ CLUSTER = f"the emulated device has no cluster instructions in inline PTX; use c
 _BARRIER = (
     f"the emulated device does not run mbarrier instructions in inline PTX; use __syncthreads, bar.sync or cuda::barrier, or {ELSEWHERE}"
 )
-_TEXTURE = f"the emulated device reads no textures from inline PTX; call tex1Dfetch, tex1D, tex2D or tex3D, or {ELSEWHERE}"
+_TEXTURE = f"the emulated device reads no textures from inline PTX; call tex1Dfetch, or {ELSEWHERE}"
 _SURFACE = f"the emulated device has no surfaces; {ELSEWHERE}"
 # By the beginning of the opcode.
 REFUSED = {

@@ -45,7 +45,7 @@ def test_messages_are_those_that_users_get() -> None:
     """One each from C++, PTX, a library and g++."""
     page = emulation_page.page("")
     for message in (
-        "`the emulated device has no mipmapped textures; use a CUDA device for this kernel` |",
+        "`the emulated device has textures over linear memory only, read by tex1Dfetch; use a CUDA device for this kernel` |",
         "`the emulated device has no warpgroup instructions (wgmma); use mma.sync, or use a CUDA device for this kernel` |",
         "| `the emulated device has no NCCL, of which ncclAllReduce is called here; use a CUDA device for this kernel` |",
         "| `the emulated device has no cudaImportExternalMemory; use a CUDA device for this kernel` |",

@@ -74,7 +74,6 @@ def test_lines_are_those_of_the_source() -> None:
         '    asm volatile("bar.sync 0;");',
         "    auto f = [&](int i) { return i + 1; };\n    a[f(0)] = 1;",
         "    goto end;\nend:\n    a[0] = 1;",
-        "    child<<<1, 1>>>(a);",
         "#ifdef SOMETHING\n    a[0] = 1;\n#endif\n    a[1] = 1;",
     ],
 )

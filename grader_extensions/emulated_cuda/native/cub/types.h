@@ -1,4 +1,4 @@
-// What the parts of CUB share: work of threads together, operators, pairs, storage, and the bits that a radix sort compares.
+// What the parts of CUB share: work of threads together, operators, pairs, storage, the bits that a radix sort compares, and iterators.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,9 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 // Operations of a block or of lanes of a warp: each thread says where its part lies, one thread does the work for all, and all go on.
@@ -17,51 +19,27 @@ namespace emu EMU_HIDDEN {
 // By the thread's number in its block; of the one block that runs on this OS thread.
 inline EMU_THREAD_LOCAL void** shown_parts = nullptr;
 
-inline void** parts() {
+// Runs work(parts) once, when all threads have come that take part, in the order of their numbers: those of the block, or, where `lanes` is
+// a power of two, the lanes of a warp that this one is among.
+template <unsigned lanes = 0, class Part, class Work>
+void together(Part& own, Work work) {
+    auto meet = [](unsigned first) {
+        if constexpr (lanes == 0) __syncthreads();
+        else __syncwarp((lanes == 32 ? ~0u : (1u << lanes) - 1) << (first % 32));
+    };
+    unsigned self = worker->current().linear, first = lanes ? self & ~(lanes - 1) : 0, count = lanes ? lanes : worker->launch()->threads();
     if (!shown_parts) shown_parts = static_cast<void**>(calloc(max_threads, sizeof(void*)));
-    return shown_parts;
-}
-
-template <class Part>
-using Parts = std::vector<Part*>;
-
-// Threads first to first + count that take part, in the order of their numbers.
-template <class Part>
-Parts<Part> collect_parts(unsigned first, unsigned count) {
-    Parts<Part> found;
-    found.reserve(count);
-    for (unsigned at = first; at < first + count; ++at)
-        if (void* part = parts()[at]) found.push_back(static_cast<Part*>(part));
-    return found;
-}
-
-inline bool is_first_of(unsigned first, unsigned self) {
-    for (unsigned at = first; at < self; ++at)
-        if (parts()[at]) return false;
-    return true;
-}
-
-// `work(parts)` runs once, when every thread of the block has come.
-template <class Part, class Work>
-void block_together(Part& own, Work work) {
-    unsigned self = worker->current().linear;
-    parts()[self] = &own;
-    __syncthreads();
-    if (is_first_of(0, self)) work(collect_parts<Part>(0, worker->launch()->threads()));
-    __syncthreads();
-    parts()[self] = nullptr;
-}
-
-// The same for the `width` lanes, a power of two, that this one is among.
-template <class Part, class Work>
-void lanes_together(unsigned width, Part& own, Work work) {
-    unsigned self = worker->current().linear, first = self & ~(width - 1);
-    unsigned mask = (width == 32 ? ~0u : (1u << width) - 1) << (first % 32);
-    parts()[self] = &own;
-    __syncwarp(mask);
-    if (is_first_of(first, self)) work(collect_parts<Part>(first, width));
-    __syncwarp(mask);
-    parts()[self] = nullptr;
+    shown_parts[self] = &own;
+    meet(first);
+    void** begin = shown_parts + first;
+    if (std::all_of(begin, shown_parts + self, [](void* part) { return !part; })) {
+        std::vector<Part*> parts;
+        for (unsigned at = 0; at < count; ++at)
+            if (begin[at]) parts.push_back(static_cast<Part*>(begin[at]));
+        work(parts);
+    }
+    meet(first);
+    shown_parts[self] = nullptr;
 }
 
 }  // namespace emu
@@ -134,8 +112,8 @@ inline int RowMajorTid(int x, int y, int) { return static_cast<int>((threadIdx.z
 
 namespace emulated {
 
-// Memory for a T in shared memory, where no constructor runs, and what every class of a block or warp does with it. What the threads exchange
-// goes another way.
+// Memory for a T in shared memory, where no constructor runs, and what every class of a block or warp does with it.
+// What the threads exchange goes another way.
 template <class T>
 struct WithStorage {
     struct TempStorage {
@@ -150,7 +128,7 @@ template <class T>
 inline constexpr bool is_short_float = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
 
 template <class T>
-using KeyBits = std::conditional_t<sizeof(T) == 1, uint8_t, std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
+using KeyBits = typename emu::BitsOf<T>::type;
 
 // Bits in the order of the values: of floats both zeros are the same.
 template <class T>
@@ -169,23 +147,77 @@ KeyBits<T> key_bits(const T& value) {
     }
 }
 
-template <class T>
-KeyBits<T> key_digits(const T& value, int begin, int end) {
-    uint64_t bits = key_bits(value) >> begin;
-    int count = end - begin;
-    return static_cast<KeyBits<T>>(count >= 64 ? bits : bits & ((uint64_t{1} << count) - 1));
-}
-
-// The order in which a stable radix sort by bits [begin, end) puts the keys.
-template <class Key, class KeyAt>
-std::vector<uint32_t> sorted_order(size_t count, KeyAt key_at, int begin, int end, bool descending) {
-    std::vector<KeyBits<Key>> digits(count);
+// The order in which a stable sort puts `count` items; before(a, b) compares two by their numbers.
+template <class Before>
+std::vector<uint32_t> sorted_order(size_t count, Before before) {
     std::vector<uint32_t> order(count);
     std::iota(order.begin(), order.end(), 0u);
-    for (size_t i = 0; i < count; ++i) digits[i] = key_digits<Key>(key_at(i), begin, end);
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return descending ? digits[b] < digits[a] : digits[a] < digits[b]; });
+    std::stable_sort(order.begin(), order.end(), before);
     return order;
 }
 
+// The same for a radix sort by the bits [begin, end) of the keys.
+template <class KeyAt>
+std::vector<uint32_t> radix_order(size_t count, KeyAt key_at, int begin, int end, bool descending) {
+    std::vector<uint64_t> digits(count);
+    uint64_t mask = end - begin >= 64 ? ~uint64_t{0} : (uint64_t{1} << (end - begin)) - 1;
+    for (size_t i = 0; i < count; ++i) digits[i] = uint64_t{key_bits(key_at(i))} >> begin & mask;
+    return sorted_order(count, [&](uint32_t a, uint32_t b) { return descending ? digits[b] < digits[a] : digits[a] < digits[b]; });
+}
+
+// The iterators that CUB had until version 2.
+
+// A place in a sequence that is worked out: Self has `value_at(place)`.
+template <class Self, class Value>
+struct WorkedOut {
+    using value_type = Value;
+    using reference = Value;
+    using pointer = const Value*;
+    using difference_type = ptrdiff_t;
+    using iterator_category = std::random_access_iterator_tag;
+    ptrdiff_t place = 0;
+
+    Value operator[](ptrdiff_t i) const { return self().value_at(place + i); }
+    Value operator*() const { return self().value_at(place); }
+    Self operator+(ptrdiff_t n) const {
+        Self moved = self();
+        moved.place += n;
+        return moved;
+    }
+    Self operator-(ptrdiff_t n) const { return *this + -n; }
+    ptrdiff_t operator-(const Self& other) const { return place - other.place; }
+    Self& operator+=(ptrdiff_t n) {
+        place += n;
+        return static_cast<Self&>(*this);
+    }
+    Self& operator++() { return *this += 1; }
+    bool operator==(const Self& other) const { return place == other.place; }
+    bool operator!=(const Self& other) const { return place != other.place; }
+
+private:
+    const Self& self() const { return static_cast<const Self&>(*this); }
+};
+
 }  // namespace emulated
+
+template <class Value, class Offset = ptrdiff_t>
+struct CountingInputIterator : emulated::WorkedOut<CountingInputIterator<Value, Offset>, Value> {
+    Value first;
+    CountingInputIterator(Value first) : first(first) {}
+    Value value_at(ptrdiff_t i) const { return static_cast<Value>(first + static_cast<Value>(i)); }
+};
+template <class Value, class Offset = ptrdiff_t>
+struct ConstantInputIterator : emulated::WorkedOut<ConstantInputIterator<Value, Offset>, Value> {
+    Value value;
+    ConstantInputIterator(Value value) : value(value) {}
+    Value value_at(ptrdiff_t) const { return value; }
+};
+template <class Value, class Function, class Iterator, class Offset = ptrdiff_t>
+struct TransformInputIterator : emulated::WorkedOut<TransformInputIterator<Value, Function, Iterator, Offset>, Value> {
+    Iterator iterator;
+    Function function;
+    TransformInputIterator(Iterator iterator, Function function) : iterator(iterator), function(function) {}
+    Value value_at(ptrdiff_t i) const { return function(iterator[i]); }
+};
+
 }  // namespace cub

@@ -1,1 +1,1 @@
-#include "warp/warp.h"
+#include "block.h"

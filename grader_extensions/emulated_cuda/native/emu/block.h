@@ -99,8 +99,6 @@ EMU_OUTLINE void fill_poison(void* memory, size_t bytes) {
     for (size_t at = 0; at < bytes; at += sizeof poison) EMU_COPY(to + at, &poison, bytes - at < 4 ? bytes - at : 4);
 }
 
-struct DeviceQueue;  // of what a grid's threads launch, in stream.h
-
 struct Launch {
     const char* name;
     void (*run_thread)(const void* call);
@@ -110,7 +108,6 @@ struct Launch {
     size_t shared_limit;  // static and dynamic together
     dim3 cluster{1, 1, 1};  // blocks that run together, unless the whole grid does
     bool cooperative = false;
-    DeviceQueue* queue = nullptr;
     uint64_t order = 0;  // grader_thread_order, at the launch
     bool reversed() const { return order >> 63; }
     uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
@@ -122,7 +119,6 @@ enum class Collective : unsigned char { Active, Sync, Shuffle, Ballot, MatchAny,
 struct Thread {
     uint3 index;
     unsigned linear;
-    int error;  // for cudaGetLastError in this thread
     Fiber* fiber;
     // What this thread brought to a warp-wide operation, and what it gets from it.
     unsigned mask;

@@ -15,8 +15,7 @@ struct cudaDeviceProp {
     int clockRate, memoryClockRate, memoryBusWidth, l2CacheSize, persistingL2CacheMaxSize;
     int concurrentKernels, asyncEngineCount, unifiedAddressing, managedMemory, cooperativeLaunch, canMapHostMemory, integrated;
     size_t textureAlignment, texturePitchAlignment;
-    int maxTexture1D, maxTexture1DLinear, maxTexture2D[2], maxTexture2DLinear[3], maxTexture3D[3];
-    int ECCEnabled, computeMode, pciBusID, pciDeviceID, pciDomainID;
+    int maxTexture1DLinear, ECCEnabled, computeMode, pciBusID, pciDeviceID, pciDomainID;
 };
 
 // Every attribute: its name, its number, and the property that has its value.
@@ -47,10 +46,7 @@ struct cudaDeviceProp {
 enum cudaDeviceAttr { EMU_ATTRIBUTES };
 #undef EMU_ATTRIBUTE
 
-enum cudaLimit {
-    cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize, cudaLimitDevRuntimeSyncDepth,
-    cudaLimitDevRuntimePendingLaunchCount,
-};
+enum cudaLimit { cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize };
 #define cudaDeviceScheduleAuto 0
 #define cudaDeviceMapHost 8
 
@@ -80,10 +76,7 @@ inline cudaDeviceProp device_properties() {
     p.clockRate = p.memoryClockRate = 1000000;
     p.textureAlignment = texture_alignment;
     p.texturePitchAlignment = texture_pitch_alignment;
-    p.maxTexture1D = max_texture_1d;
     p.maxTexture1DLinear = max_texture_1d_linear;
-    for (int i = 0; i < 2; ++i) p.maxTexture2D[i] = static_cast<int>(max_texture_2d[i]);
-    for (int i = 0; i < 3; ++i) p.maxTexture2DLinear[i] = static_cast<int>(max_texture_2d_linear[i]), p.maxTexture3D[i] = max_texture_3d;
     p.memoryBusWidth = 64;
     p.l2CacheSize = 1 << 20;
     p.concurrentKernels = p.asyncEngineCount = p.unifiedAddressing = p.managedMemory = p.canMapHostMemory = p.cooperativeLaunch = 1;
@@ -106,10 +99,7 @@ inline cudaError_t cudaGetDevice(int* device) { return emu::answer(device, 0); }
 inline cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : emu::report(cudaErrorInvalidDevice); }
 inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
 inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
-inline cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
-    if (limit == cudaLimitDevRuntimePendingLaunchCount) emu::most_pending_launches = value;
-    return cudaSuccess;
-}
+inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {

@@ -58,8 +58,6 @@ inline const ErrorText* find_error(cudaError_t code) {
 
 inline EMU_THREAD_LOCAL cudaError_t last_error = cudaSuccess;
 
-int* error_of_thread();  // of the kernel's thread that asks; null on the host
-
 // Gives a call's answer, which cannot fail.
 template <class T, class Value>
 cudaError_t answer(T* out, Value value) {
@@ -69,9 +67,7 @@ cudaError_t answer(T* out, Value value) {
 
 // Remembers a failure for cudaGetLastError, as every runtime call does, and hands it on.
 inline cudaError_t report(cudaError_t code) {
-    if (code == cudaSuccess) return code;
-    if (int* error = error_of_thread()) *error = code;
-    else last_error = code;
+    if (code != cudaSuccess) last_error = code;
     return code;
 }
 
@@ -101,17 +97,11 @@ inline void (*report_unchecked)() = nullptr;  // set by the first that fails
 
 inline cudaError_t cudaPeekAtLastError() {
     EMU_LAUNCHES_CHECKED;
-    const int* error = emu::error_of_thread();
-    return error ? static_cast<cudaError_t>(*error) : emu::last_error;
+    return emu::last_error;
 }
 
 inline cudaError_t cudaGetLastError() {
-    EMU_LAUNCHES_CHECKED;
     cudaError_t code = cudaPeekAtLastError();
-    if (int* error = emu::error_of_thread()) {
-        *error = cudaSuccess;
-        return code;
-    }
     // A launch that died leaves the context unusable: the real runtime repeats that error for ever.
     if (code != cudaErrorLaunchFailure) emu::last_error = cudaSuccess;
     return code;

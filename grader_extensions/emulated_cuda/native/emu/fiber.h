@@ -7,10 +7,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
-
 #include "qualifiers.h"
 
 namespace emu EMU_HIDDEN {
@@ -43,8 +39,6 @@ struct GuardedMemory {
     }
 };
 
-#if defined(__x86_64__)
-
 // A suspended stack: everything that the calling convention preserves lies on it, so its top says it all.
 struct Context {
     void* top = nullptr;
@@ -72,7 +66,7 @@ __attribute__((naked, noipa)) inline void switch_stack(void** /*save*/, void* /*
 
 inline void switch_context(Context& from, Context& to) { switch_stack(&from.top, to.top); }
 
-inline void prepare_context(Context& context, char* /*low*/, char* high, void (*entry)()) {
+inline void prepare_context(Context& context, char* high, void (*entry)()) {
     // `ret` pops the entry; the convention wants the stack at 8 modulo 16 when a function starts.
     auto* top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(high) & ~uintptr_t{15});
     *--top = nullptr;
@@ -80,25 +74,6 @@ inline void prepare_context(Context& context, char* /*low*/, char* high, void (*
     for (int saved = 0; saved < 6; ++saved) *--top = nullptr;
     context.top = top;
 }
-
-#else
-
-// swapcontext saves the signal mask with a system call each time: right everywhere, ten times slower.
-struct Context {
-    ucontext_t state;
-};
-
-inline void switch_context(Context& from, Context& to) { swapcontext(&from.state, &to.state); }
-
-inline void prepare_context(Context& context, char* low, char* high, void (*entry)()) {
-    getcontext(&context.state);
-    context.state.uc_stack.ss_sp = low;
-    context.state.uc_stack.ss_size = static_cast<size_t>(high - low);
-    context.state.uc_link = nullptr;
-    makecontext(&context.state, entry, 0);
-}
-
-#endif
 
 struct Fiber {
     Context context;
@@ -112,7 +87,7 @@ struct Fiber {
             abort();
         }
         top = stack.end() - (number % 61) * 320;
-        prepare_context(context, stack.begin(), top, entry);
+        prepare_context(context, top, entry);
     }
 };
 

@@ -184,13 +184,7 @@ inline unsigned long long __globaltimer() {
     return static_cast<unsigned long long>(now.tv_sec) * 1000000000ull + static_cast<unsigned long long>(now.tv_nsec);
 }
 // Named apart from the C library's clock(), which kernels reach by the same name.
-inline long long clock64() {
-#if defined(__x86_64__)
-    return static_cast<long long>(__builtin_ia32_rdtsc());
-#else
-    return static_cast<long long>(__globaltimer());
-#endif
-}
+inline long long clock64() { return static_cast<long long>(__builtin_ia32_rdtsc()); }
 
 [[noreturn]] inline void __trap() { emu::trap("__trap()"); }
 inline void __brkpt() { emu::trap("__brkpt()"); }

@@ -102,7 +102,6 @@ cudaError_t cudaFuncSetSharedMemConfig(Function*, cudaSharedMemConfig) { return 
 
 namespace emu EMU_HIDDEN {
 
-cudaError_t launch_error(const Launch& launch);
 cudaError_t run_launch(Launch launch);
 
 template <class Body>
@@ -125,7 +124,6 @@ struct Configured {
         // More than every kernel may have has to be requested for this kernel first; only then is it worth looking up.
         if (any_shared_limit_raised) launch.shared_limit = shared_limit_of(launch);
         if (any_cluster && cluster.x * cluster.y * cluster.z == 1) launch.cluster = cluster_of(launch);
-        if (worker && worker->in_kernel() && launch_error(launch) != cudaSuccess) return;  // the error is the launching thread's
         enqueue(stream, [launch, call]() mutable {
             launch.call = &call;
             run_launch(launch);

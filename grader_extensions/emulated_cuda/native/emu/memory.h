@@ -167,6 +167,8 @@ EMU_ALSO_ASYNC(cudaMemcpy2D,
                (void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind),
                copy_rows(to, to_pitch, from, from_pitch, width, height, stream))
 EMU_ALSO_ASYNC(cudaMemset, (void* to, int value, size_t bytes), fill(to, value, bytes, stream))
+#undef EMU_ALSO_ASYNC
+#undef EMU_UNPACK
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) { return emu::copy(to, from, bytes, cudaMemcpyDefault); }
 inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
     for (size_t row = 0; row < height; ++row) {

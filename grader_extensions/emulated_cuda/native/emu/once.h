@@ -61,8 +61,8 @@ EMU_ONCE(inline) KernelAttributes& attributes_of(const void* function) {
 
 // Outlined, as it stands behind every call that has a stream.
 EMU_ONCE(EMU_OUTLINE) void keep(cudaStream_t stream, Work* work) {
-    if (worker && worker->in_kernel()) enqueue_on_device(stream, work);
-    else stream->capture->works.push_back(std::shared_ptr<Work>(work));
+    if (worker && worker->in_kernel()) trap("a kernel or a copy launched by a kernel, which is not emulated");
+    stream->capture->works.push_back(std::shared_ptr<Work>(work));
 }
 
 inline void report_launch(const Launch& launch, int begins) {
@@ -104,19 +104,15 @@ inline int run_blocks(const Launch& launch) {
     return cluster > 1 ? run_team(launch, cluster, false) : run_grid(launch);
 }
 
-EMU_ONCE(inline) cudaError_t launch_error(const Launch& launch) {
-    cudaError_t checked = check_launch(launch);
-    if (checked == cudaSuccess) checked = check_team(launch);
-    if (checked != cudaSuccess) EMU_TELL(launch_failed(cudaGetErrorName(checked)));
-    return report(checked);
-}
-
 EMU_ONCE(inline) cudaError_t run_launch(Launch launch) {
     if (last_error == cudaErrorLaunchFailure) return last_error;
     if (worker && worker->in_kernel()) trap("a graph launched by a kernel, which is not emulated");
-    if (cudaError_t failed = launch_error(launch)) return failed;
-    DeviceQueue queue(launch_depth);
-    launch.queue = &queue;
+    cudaError_t failed = check_launch(launch);
+    if (failed == cudaSuccess) failed = check_team(launch);
+    if (failed != cudaSuccess) {
+        EMU_TELL(launch_failed(cudaGetErrorName(failed)));
+        return report(failed);
+    }
 #ifndef EMU_SANITIZE  // what it finds does not depend on who runs when
     launch.order = grader_thread_order;
 #endif
@@ -126,7 +122,6 @@ EMU_ONCE(inline) cudaError_t run_launch(Launch launch) {
     EMU_TELL(launch_ends());
     report_launch(launch, 0);
     if (ended != cudaSuccess) EMU_TELL(launch_failed(cudaGetErrorName(ended)));
-    else run_launches_of(queue);
     return report(ended);
 }
 

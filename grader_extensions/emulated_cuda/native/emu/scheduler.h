@@ -255,10 +255,7 @@ EMU_UNCHECKED void Worker::start_thread(unsigned linear) {
     thread.index = {linear, 0, 0};
     if (linear >= blockDim.x) thread.index = {linear % blockDim.x, linear / blockDim.x % blockDim.y, linear / blockDim.x / blockDim.y};
     thread.fiber = take_fiber();
-    thread.error = 0;
 }
-
-inline int* error_of_thread() { return worker && worker->in_kernel() ? &worker->current().error : nullptr; }
 
 inline bool Worker::take_block() {
     static const bool wanted = [] {
@@ -383,11 +380,7 @@ inline void describe_fault(const char* what) {
 // Where the instruction that faulted stands; null where the signal is none of an access, or of one that is misaligned.
 inline const void* faulting_code(int signal_number, const siginfo_t* details, void* context) {
     if (signal_number == SIGFPE || details->si_code == SI_KERNEL || !context) return nullptr;
-#if defined(__x86_64__)
     return reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-#else
-    return nullptr;
-#endif
 }
 #endif
 

@@ -1,4 +1,4 @@
-// CUB inside a block and a warp: reduce, scan, sort, load and store, exchange, histogram.
+// CUB inside a block and a warp: reduce, scan, sort, load and store, exchange.
 #include <cub/cub.cuh>
 #include <cstdio>
 struct Longest {
@@ -74,21 +74,14 @@ __global__ void sort_digits(int* out) {
 }
 __global__ void exchange(int* out) {
     using Exchange = cub::BlockExchange<int, 64, 3>;
-    using Bins = cub::BlockHistogram<unsigned char, 64, 3, 16>;
     __shared__ typename Exchange::TempStorage box;
-    __shared__ typename Bins::TempStorage bins;
-    __shared__ unsigned counts[16];
     int items[3];
-    unsigned char small[3];
-    for (int i = 0; i < 3; ++i) items[i] = threadIdx.x * 3 + i, small[i] = (threadIdx.x * 3 + i) % 11;
+    for (int i = 0; i < 3; ++i) items[i] = threadIdx.x * 3 + i;
     Exchange(box).BlockedToStriped(items, items);
     for (int i = 0; i < 3; ++i) out[i * 64 + threadIdx.x] = items[i];
     __syncthreads();
     Exchange(box).StripedToBlocked(items, items);
     for (int i = 0; i < 3; ++i) out[192 + i * 64 + threadIdx.x] = items[i];
-    Bins(bins).Histogram(small, counts);
-    __syncthreads();
-    if (threadIdx.x < 16) out[384 + threadIdx.x] = counts[threadIdx.x];
 }
 __global__ void warps(int* out) {
     using Reduce = cub::WarpReduce<int>;
@@ -135,7 +128,6 @@ int main() {
     exchange<<<1, 64>>>(out);
     show("striped", out, 192);
     show("blocked", out + 192, 192);
-    show("counts", out + 384, 16);
     warps<<<1, 64>>>(out);
     show("warps", out, 64);
     show("shuffle", out + 64, 64);

@@ -76,14 +76,20 @@ def test_an_access_out_of_range_dies_of_sigsegv_and_says_where(number: int, wher
     [
         ("*x = 1;", signal.SIGSEGV, ""),
         ("if (threadIdx.x == 2) __trap();", signal.SIGABRT, "emulated device: __trap() in kernel k, block (0,0,0) thread (2,0,0)\n"),
-        ("\nassert(x == nullptr);", signal.SIGABRT, "kernel.cu:3"),
+        (
+            "if (threadIdx.x == 2) LAUNCH();",
+            signal.SIGABRT,
+            "launched by a kernel, which is not emulated in kernel k, block (0,0,0)\n",
+        ),
+        ("\nassert(x == nullptr);", signal.SIGABRT, "kernel.cu:4"),
     ],
-    ids=["a use after cudaFree", "a trap", "an assert"],
+    ids=["a use after cudaFree", "a trap", "a launch that a macro hides from the translator", "an assert"],
 )
 def test_a_kernel_that_ends_the_process_says_where(body: str, ends: signal.Signals, words: str, build: Build) -> None:
     """As it ends the context on a GPU; freed memory has no old value."""
     main = "int main() { int* x; cudaMalloc(&x, 4); cudaFree(x); k<<<1, 4>>>(x); }"
-    outcome = run(build(f"#include <cassert>\n__global__ void k(int* x) {{ {body} }}\n{main}\n"))
+    launch = "#define LAUNCH() child<<<1, 1>>>()\n__global__ void child() {}"
+    outcome = run(build(f"#include <cassert>\n{launch} __global__ void k(int* x) {{ {body} }}\n{main}\n"))
     assert outcome.returncode == -ends and words in outcome.stderr
 
 

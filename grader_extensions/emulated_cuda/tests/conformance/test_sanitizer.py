@@ -1,11 +1,13 @@
-"""What the emulated device's sanitizer finds.  Every program of `sanitizer/` has a bug, and with -DFIXED it has none.
+"""What the emulated device's sanitizer finds.  Every program of `sanitizer/` has a bug, and with -DFIXED it has none; so has every kernel
+of `programs/bugs.cu`.
 
-Its first line says what is found, and comments mark the lines: `// line`, and `// other` for the second access of a race.
+A comment before it says what is found, and others mark the lines: `// line`, and `// other` for the second access of a race.
 """
 
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,10 @@ CONFORMANCE = sorted(HERE.glob("*.cu"), key=lambda path: path.name)
 LEFT_OUT = {"cluster", "grid_sync", "ptx_memory"}
 
 
+KERNELS = HERE / "programs" / "bugs.cu"
+FINDS = "// finds: "
+
+
 def look(source: Path, folder: Path, *flags: str, ends: int = 0) -> list[SanitizerFinding]:
     """Build the program, run it, and read what was found."""
     program, log = compile_sanitized(source, folder, *flags), folder / "log"
@@ -35,30 +41,50 @@ def look(source: Path, folder: Path, *flags: str, ends: int = 0) -> list[Sanitiz
     return read_log(log, program)
 
 
-def marked_lines(source: Path, word: str) -> set[int]:
-    """The lines that the comment marks with this word."""
-    comments = (line.rpartition("//")[2].split() for line in source.read_text().splitlines())
-    return {number for number, words in enumerate(comments, start=1) if word in words and set(words) <= {"line", "other"}}
+def expectation(lines: Sequence[str], first: int = 1) -> tuple[list[str], set[int]]:
+    """What the first of these lines says, and which of them are marked. first: its number."""
+    comments = [line.rpartition("//")[2].split() for line in lines]
+    marked = {number for number, words in enumerate(comments, start=first) if words and set(words) <= {"line", "other"}}
+    return lines[0].removeprefix(FINDS).partition(".")[0].split(), marked
+
+
+def check(found: list[SanitizerFinding], words: list[str], lines: set[int]) -> None:
+    severity, kind = SanitizerSeverity(words[0]), SanitizerKind(words[1])
+    assert (severity, kind, lines) in [(one.severity, one.kind, {one.line, one.other_line} - {0}) for one in found], found
+    # Nothing else is worse.
+    assert found[0].severity is severity
+    assert {one.kind for one in found if one.severity is SanitizerSeverity.ERROR} <= {kind}
 
 
 @pytest.mark.parametrize("source", MARKED)
 def test_a_bug_is_found_at_its_line(source: Path, tmp_path: Path) -> None:
     """The kind, how severe it is, and both lines of a race."""
-    first = source.read_text().partition("\n")[0].removeprefix("// finds: ")
+    words, lines = expectation(source.read_text().splitlines())
     ends = -signal.SIGSEGV if source.stem == "misaligned" else 0  # as the device, the host stops at it
     found = look(source, tmp_path, ends=ends)
-    if first == "nothing":
+    if words == ["nothing"]:
         assert found == []
         return
-    severity, kind = first.split()
-    lines = marked_lines(source, "line") | marked_lines(source, "other")
-    assert (SanitizerSeverity(severity), SanitizerKind(kind), lines) in [
-        (one.severity, one.kind, {one.line, one.other_line} - {0}) for one in found
-    ], found
+    check(found, words, lines)
     assert all(one.path in (source.name, "") for one in found)
-    # Nothing else is worse.
-    assert found[0].severity is SanitizerSeverity(severity)
-    assert {one.kind for one in found if one.severity is SanitizerSeverity.ERROR} <= {SanitizerKind(kind)}
+
+
+@pytest.mark.slow
+def test_the_bug_of_each_kernel_is_found_and_without_it_nothing(tmp_path: Path) -> None:
+    """As above, of kernels with the same arguments."""
+    lines = KERNELS.read_text().splitlines()
+    begins = [number for number, line in enumerate(lines) if line.startswith(FINDS)]
+    for folder, flags in (tmp_path / "bugs", ()), (tmp_path / "fixed", ("-DFIXED",)):
+        folder.mkdir()
+        program = compile_sanitized(KERNELS, folder, *flags)
+        for number, (begin, end) in enumerate(pairwise([*begins, len(lines)])):
+            log = folder / f"log{number}"
+            assert run(program, number, GRADER_SANITIZER_LOG=log).returncode == 0
+            if flags:
+                assert read_log(log, program) == [], lines[begin]
+            else:
+                check(read_log(log, program), *expectation(lines[begin:end], begin + 1))
+    assert len(begins) == 16
 
 
 @pytest.mark.parametrize("source", MARKED)

@@ -78,38 +78,22 @@ void shape(const char* name, unsigned long long* sum, int* elements) {
     printf(", elements %d %d %d\n", elements[0], elements[1], elements[2]);
 }
 
-template <class Element>
-__global__ void four_bits(unsigned long long* sum) {
+// 4-bit integers, and single bits.
+template <class Element, int K, bool both = false>
+__global__ void small_integers(unsigned long long* sum) {
     __shared__ __align__(32) uint32_t a[32], b[32];
     __shared__ __align__(32) int c[64];
     a[threadIdx.x] = hash(threadIdx.x), b[threadIdx.x] = hash(threadIdx.x + 50);
     for (int i = threadIdx.x; i < 64; i += 32) c[i] = (int)hash(i + 500) >> 10;
     __syncwarp();
-    wmma::fragment<wmma::matrix_a, 8, 8, 32, Element, wmma::row_major> fa;
-    wmma::fragment<wmma::matrix_b, 8, 8, 32, Element, wmma::col_major> fb;
-    wmma::fragment<wmma::accumulator, 8, 8, 32, int> fc;
-    wmma::load_matrix_sync(fa, a, 32);
-    wmma::load_matrix_sync(fb, b, 32);
+    wmma::fragment<wmma::matrix_a, 8, 8, K, Element, wmma::row_major> fa;
+    wmma::fragment<wmma::matrix_b, 8, 8, K, Element, wmma::col_major> fb;
+    wmma::fragment<wmma::accumulator, 8, 8, K, int> fc;
+    wmma::load_matrix_sync(fa, a, K);
+    wmma::load_matrix_sync(fb, b, K);
     wmma::load_matrix_sync(fc, c, 8, wmma::mem_row_major);
-    wmma::mma_sync(fc, fa, fb, fc);
-    wmma::store_matrix_sync(c, fc, 8, wmma::mem_row_major);
-    __syncwarp();
-    for (int i = threadIdx.x; i < 64; i += 32) atomicAdd(sum, (unsigned long long)(unsigned)c[i] * (2 * i + 1));
-}
-
-__global__ void one_bit(unsigned long long* sum, int both) {
-    __shared__ __align__(32) uint32_t a[32], b[32];
-    __shared__ __align__(32) int c[64];
-    a[threadIdx.x] = hash(threadIdx.x), b[threadIdx.x] = hash(threadIdx.x + 50);
-    for (int i = threadIdx.x; i < 64; i += 32) c[i] = (int)hash(i + 500) >> 10;
-    __syncwarp();
-    wmma::fragment<wmma::matrix_a, 8, 8, 128, wmma::experimental::precision::b1, wmma::row_major> fa;
-    wmma::fragment<wmma::matrix_b, 8, 8, 128, wmma::experimental::precision::b1, wmma::col_major> fb;
-    wmma::fragment<wmma::accumulator, 8, 8, 128, int> fc;
-    wmma::load_matrix_sync(fa, a, 128);
-    wmma::load_matrix_sync(fb, b, 128);
-    wmma::load_matrix_sync(fc, c, 8, wmma::mem_row_major);
-    if (both) wmma::bmma_sync(fc, fa, fb, fc, wmma::experimental::bmmaBitOpAND);
+    if constexpr (K == 32) wmma::mma_sync(fc, fa, fb, fc);
+    else if constexpr (both) wmma::bmma_sync(fc, fa, fb, fc, wmma::experimental::bmmaBitOpAND);
     else wmma::bmma_sync(fc, fa, fb, fc);
     wmma::store_matrix_sync(c, fc, 8, wmma::mem_row_major);
     __syncwarp();
@@ -152,10 +136,10 @@ int main() {
     shape<8, 8, 4, double, double, double>("double 8x8x4", sum, out);
     for (int kind = 0; kind < 4; ++kind) {
         *sum = 0;
-        if (kind == 0) four_bits<wmma::experimental::precision::s4><<<1, 32>>>(sum);
-        if (kind == 1) four_bits<wmma::experimental::precision::u4><<<1, 32>>>(sum);
-        if (kind == 2) one_bit<<<1, 32>>>(sum, 0);
-        if (kind == 3) one_bit<<<1, 32>>>(sum, 1);
+        if (kind == 0) small_integers<wmma::experimental::precision::s4, 32><<<1, 32>>>(sum);
+        if (kind == 1) small_integers<wmma::experimental::precision::u4, 32><<<1, 32>>>(sum);
+        if (kind == 2) small_integers<wmma::experimental::precision::b1, 128><<<1, 32>>>(sum);
+        if (kind == 3) small_integers<wmma::experimental::precision::b1, 128, true><<<1, 32>>>(sum);
         cudaDeviceSynchronize();
         printf("small integers %d: %016llx\n", kind, *sum);
     }

@@ -1,1 +1,1 @@
-#include "block.h"
+#include "../block.h"

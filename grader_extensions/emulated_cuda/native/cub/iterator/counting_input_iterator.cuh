@@ -1,1 +1,1 @@
-#include "iterators.h"
+#include "../types.h"

@@ -1,1 +1,1 @@
-#include "warp.h"
+#include "../block.h"

@@ -278,10 +278,7 @@ EMU_COLD inline int measure_image(struct dl_phdr_info* info, size_t, void*) {
 EMU_COLD inline bool make_table() {
     if (counts.table) return true;
     dl_iterate_phdr(&measure_image, nullptr);
-    void* memory = mmap(nullptr, sizeof(RequestTable), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return false;
-    counts.table = static_cast<RequestTable*>(memory);
-    return true;
+    return (counts.table = reserve<RequestTable>()) != nullptr;
 }
 
 // About four blocks of a small grid, one of 64 of a large one.  Multiples of the golden ratio are spread evenly, over columns and rows too.
