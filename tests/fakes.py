@@ -20,7 +20,7 @@ from grader.isolation import Availability, Box, BoxExit, BoxSpec, GpuAccess, Lim
 from grader.ledger import Ledger
 from grader.ledger.statements import QUEUED_COUNT
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
-from grader.server.grading import Grading
+from grader.server.wiring import Grading
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import READY
 from sandbox.protocol.wire import BoxCause

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from grader.artifacts.store import files_in, make_private, write_whole
+from grader.artifacts import evict, files_in, make_private, write_whole
 from grader.isolation.pickup import Refusal, pick_up
 from sandbox.protocol.box_files import FILE_LIMIT_BYTES
 
@@ -48,7 +48,8 @@ class SubmissionFiles:
             os.utime(path, follow_symlinks=False)
         except FileNotFoundError:
             write_whole(path, content)
-        self._evict(but=digest)
+        sizes = ((facts.st_mtime_ns, path, facts.st_size) for path, facts in self._files())
+        evict(sizes, self.limit_bytes, "submission_file_evicted", but=digest)
         return digest
 
     def read(self, digest: str) -> bytes | None:
@@ -77,17 +78,6 @@ class SubmissionFiles:
                 (self.directory / digest).unlink(missing_ok=True)
                 count += 1
         return count
-
-    def _evict(self, *, but: str) -> None:
-        files = sorted((facts.st_mtime_ns, path.name, facts.st_size) for path, facts in self._files())
-        total_bytes = sum(size_bytes for _, _, size_bytes in files)
-        for _, name, size_bytes in files:
-            if total_bytes <= self.limit_bytes:
-                return
-            if name != but:
-                (self.directory / name).unlink(missing_ok=True)
-                total_bytes -= size_bytes
-                log.info("submission_file_evicted", digest=name, size_bytes=size_bytes)
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         return ((path, facts) for path, facts in files_in(self.directory) if _DIGEST.fullmatch(path.name))

@@ -88,7 +88,13 @@ class JudgeProcess:
         await self.environment()
         finished = False
         try:
-            process = await self._send(message)
+            process = self._process
+            assert process is not None and process.stdin is not None
+            try:
+                process.stdin.write(wire.encode(message))
+                await process.stdin.drain()
+            except (BrokenPipeError, ConnectionResetError) as error:
+                raise JudgeBroken(f"the judge went away: {error}") from None
             while not finished:
                 fact = await self._read(process, limit_s)
                 if isinstance(fact, wire.Broken) and fact.device_lost:
@@ -130,16 +136,6 @@ class JudgeProcess:
             raise JudgeBroken(f"the judge began with {type(fact).__name__}")
         self._environment = fact
         log.info("judge_started", device_kind=self._kind, pid=process.pid, device=fact.device, device_uuid=fact.device_uuid)
-
-    async def _send(self, message: wire.Job | wire.Prepare | wire.Check) -> asyncio.subprocess.Process:
-        process = self._process
-        assert process is not None and process.stdin is not None
-        try:
-            process.stdin.write(wire.encode(message))
-            await process.stdin.drain()
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise JudgeBroken(f"the judge went away: {error}") from None
-        return process
 
     async def _read(self, process: asyncio.subprocess.Process, limit_s: float) -> wire.Fact:
         assert process.stdout is not None

@@ -10,9 +10,9 @@ import asyncio
 import itertools
 import math
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -119,12 +119,14 @@ class DeviceLane:
 
 
 class QueuedReservation:
-    """An attempt's place at a lane; see `grader.grading.ports.LaneReservation`."""
+    """An attempt's place at a lane; see `grader.grading.attempt.LaneReservation`."""
 
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
         self.choice, self.current = choice, lane
         self._lanes = lanes
         self.idle = False  # whether the lane was free when its environment was requested
+        self.assigned: asyncio.Future[DeviceLane]  # while it waits for a lane, since start_s of the loop's clock
+        self.start_s = 0.0
 
     @property
     def gpu(self) -> GpuAccess | None:
@@ -159,24 +161,12 @@ class QueuedReservation:
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[DeviceLane]:
         """Wait for the lane or for another like it; when it is left, its device is checked before the next attempt gets it."""
-        lane = await self._lanes.take(self)
-        self.current.reservation_count -= 1
-        lane.reservation_count += 1
-        self.current = lane
+        await self._lanes.take(self)
         try:
             await self.current.look_up()
             yield self.current
         finally:
             self._lanes.health_check(self.current)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LaneRequest:
-    """A reservation that waits for a lane, since start_s of the loop's clock."""
-
-    reservation: QueuedReservation
-    assigned: asyncio.Future[DeviceLane]
-    start_s: float
 
 
 class Lanes:
@@ -186,7 +176,7 @@ class Lanes:
         numbers = itertools.count()  # emulated ones are counted from 0
         self._lanes = {f"{lane.kind}:{next(numbers) if lane.gpu is None else lane.gpu.index}": lane for lane in lanes}
         self._default, self._look_again_s = default, look_again_s
-        self._waiting: list[_LaneRequest] = []
+        self._waiting: list[QueuedReservation] = []
 
     def offers(self) -> tuple[str, ...]:
         """Return the devices that may be chosen."""
@@ -242,19 +232,23 @@ class Lanes:
     def _look_later(self, lane: DeviceLane) -> None:
         lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, self.health_check, lane)
 
-    async def take(self, reservation: QueuedReservation) -> DeviceLane:
-        """Wait for the reservation's lane, or for one like it that is free before; see `_assign_waiting`."""
+    async def take(self, reservation: QueuedReservation) -> None:
+        """Wait for the reservation's lane, or for one like it that is free before, and make it the current one; see `_assign_waiting`."""
         loop = asyncio.get_running_loop()
         assigned: asyncio.Future[DeviceLane] = loop.create_future()
-        self._waiting.append(_LaneRequest(reservation=reservation, assigned=assigned, start_s=loop.time()))
+        reservation.assigned, reservation.start_s = assigned, loop.time()
+        self._waiting.append(reservation)
         self._assign_waiting()
         try:
-            return await assigned
+            lane = await assigned
         except asyncio.CancelledError:
             if assigned.done() and not assigned.cancelled() and assigned.exception() is None:  # it came in the same moment
                 assigned.result().status = LaneState.FREE
                 self._assign_waiting()
             raise
+        reservation.current.reservation_count -= 1
+        lane.reservation_count += 1
+        reservation.current = lane
 
     def health_check(self, lane: DeviceLane) -> None:
         """Check the lane's device in a task of its own, for the verdict does not wait for it; the lane's next user does."""
@@ -306,42 +300,36 @@ class Lanes:
     def _assign_waiting(self) -> None:
         """Give free lanes to those who wait, in order; tell those for whom there is none any more. A reservation at a free lane has a box
         for its GPU: it comes before others, except those that have waited for long."""
-        self._waiting = [request for request in self._waiting if self._still_waits(request)]
+        self._waiting = [reservation for reservation in self._waiting if self._still_waits(reservation)]
         long_ago = asyncio.get_running_loop().time() - AFFINITY_TIMEOUT_S
-        for request in self._waiting:
-            if request.start_s <= long_ago:
-                self._give(request, self._free_for(request))
-        for request in self._waiting:
-            if not request.assigned.done() and request.reservation.current.status is LaneState.FREE:
-                self._give(request, request.reservation.current)
-        for request in self._waiting:
-            if not request.assigned.done():
-                self._give(request, self._free_for(request))
-        self._waiting = [request for request in self._waiting if not request.assigned.done()]
+        turns: tuple[Callable[[QueuedReservation], bool], ...] = (
+            lambda reservation: reservation.start_s <= long_ago,
+            lambda reservation: reservation.current.status is LaneState.FREE,
+            lambda reservation: True,
+        )
+        for has_turn, reservation in itertools.product(turns, self._waiting):
+            if not reservation.assigned.done() and has_turn(reservation) and (lane := self._free_for(reservation)) is not None:
+                lane.status = LaneState.TAKEN
+                reservation.assigned.set_result(lane)
+        self._waiting = [reservation for reservation in self._waiting if not reservation.assigned.done()]
 
-    def _still_waits(self, request: _LaneRequest) -> bool:
+    def _still_waits(self, reservation: QueuedReservation) -> bool:
         """Return whether there is a lane that it may get some time; where there is none, it gets the error."""
-        if request.assigned.done():
+        if reservation.assigned.done():
             return False
         try:
-            if any(lane.is_like(request.reservation.current) for lane in self._usable(request.reservation.choice)):
+            if any(lane.is_like(reservation.current) for lane in self._usable(reservation.choice)):
                 return True
             # What was built for the one that is quarantined does not run on the others; the next attempt is made on those.
-            request.assigned.set_exception(request.reservation.current.refusal())
+            reservation.assigned.set_exception(reservation.current.refusal())
         except DeviceQuarantined as error:
-            request.assigned.set_exception(error)
+            reservation.assigned.set_exception(error)
         return False
 
-    def _free_for(self, request: _LaneRequest) -> DeviceLane | None:
-        current = request.reservation.current
-        alike = (lane for lane in self._usable(request.reservation.choice) if lane.is_like(current) and lane.status is LaneState.FREE)
+    def _free_for(self, reservation: QueuedReservation) -> DeviceLane | None:
+        current = reservation.current
+        alike = (lane for lane in self._usable(reservation.choice) if lane.is_like(current) and lane.status is LaneState.FREE)
         return min(alike, key=lambda lane: (lane is not current, lane.load), default=None)
-
-    @staticmethod
-    def _give(request: _LaneRequest, lane: DeviceLane | None) -> None:
-        if lane is not None:
-            lane.status = LaneState.TAKEN
-            request.assigned.set_result(lane)
 
     def _usable(self, choice: str) -> list[DeviceLane]:
         matches = [lane for lane in self._lanes.values() if _is_meant(lane, choice)]

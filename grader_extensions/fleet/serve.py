@@ -28,13 +28,12 @@ from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.isolation import IsolationBroken
 from grader.model import Lease
 from grader.observability import log as log_setup
+from grader.server import installed_version
 from grader.server.commands import doctor
 from grader.server.connections import raise_descriptor_limit
-from grader.server.grading import Grading, Wiring
-from grader.server.installed_version import installed_version
 from grader.server.server_state import state_lock
 from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
-from grader.server.wiring import chosen_gpus, local
+from grader.server.wiring import Grading, Wiring, chosen_gpus, local
 from grader.state_dir import writable_directory
 from grader_extensions.fleet.fleet_port import OPTIONS, SERVER_NAME, UNIX
 from grader_extensions.fleet.lease_messages import lease_from_bytes
@@ -141,7 +140,7 @@ async def _work(
                 signalled.set()
 
         loop.add_reader(sys.stdin.fileno(), read_stdin)
-    async with state_lock(settings.lock_path), wiring(settings) as grading:
+    async with state_lock(settings.state_dir), wiring(settings) as grading:
         files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
         await _join(joining, credentials, grading, files, signalled, settings.drain_s)
 

@@ -20,21 +20,21 @@ import structlog
 
 from grader.artifacts.files import FILE_COUNT_LIMIT, NAME, SUBMISSION_LIMIT_BYTES
 from grader.errors import JudgeBroken, ProblemBroken
-from grader.grading.attempt import Attempt, OpenRunBox, RunTool, module_argv
-from grader.grading.build import (
+from grader.grading.attempt import Attempt, Host, Lane, OpenRunBox, RunTool, closed_link, ending, module_argv, open_box
+from grader.grading.pipeline import (
     KERNEL_LIMIT,
     NAME_LIMIT_CHARS,
     REMARK_LIMIT,
     REMARK_LIMIT_CHARS,
     build_input,
     build_spec,
+    failed,
+    judge_rounds,
+    judged,
     plain,
     sane,
     write_sources,
 )
-from grader.grading.pipeline import failed, judge_rounds, judged
-from grader.grading.ports import Host, Lane
-from grader.grading.run_box import closed_link, ending, open_box
 from grader.isolation import BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from grader.model import Problem

@@ -304,7 +304,7 @@ async def test_a_stream_looks_at_most_ten_times_a_second(ledger):
     await submit(ledger, 60)
     loop, before = asyncio.get_running_loop(), Counter(ledger.reads)
     async with streaming(ledger, tag="run", until_idle=True) as updates:
-        reading = asyncio.ensure_future(collect(updates))
+        reading = asyncio.create_task(collect(updates))
         began_s = loop.time()
         for _ in range(60):
             await ledger.settle(await ledger.lease("w", ttl_s=60), fakes.report())

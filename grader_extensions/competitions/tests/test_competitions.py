@@ -16,7 +16,7 @@ from grader.errors import CompetitionNotFound, ProblemInvalid
 from grader.model import ScoreKind
 from grader.problems.kept import keep
 from grader.problems.store import Problems
-from grader.server.checkup import CheckupStatus
+from grader.server.commands.doctor import CheckupStatus
 from grader.server.wiring import box_settings
 from grader_extensions.competitions.file_check import read_competition, template
 from grader_extensions.competitions.model import TieRule, Visibility
