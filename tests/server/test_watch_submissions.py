@@ -246,12 +246,8 @@ async def ledger(place):
 
 
 async def show(submission):
-    return submission_pb2.Submission(
-        name=f"submissions/{submission.submission_id}",
-        state=f"SUBMISSION_STATE_{submission.state.name}",
-        parent="p",
-        annotations={"a": "b"},
-    )
+    name, state = f"submissions/{submission.submission_id}", f"SUBMISSION_STATE_{submission.state.name}"
+    return submission_pb2.Submission(name=name, state=state, parent="p", annotations={"a": "b"})
 
 
 def streaming(ledger, *, poll_s=NEVER_S, leaving=None, user="ann", tag_limit=NAME_LIMIT, **request):

@@ -62,11 +62,7 @@ def test_a_broken_builder_is_our_fault(code: int) -> None:
 
 def test_both_sides_know_the_builders_exit_codes() -> None:
     """They share no module."""
-    said = {
-        build_result.UNSUPPORTED: "UNSUPPORTED",
-        build_result.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND",
-        build_result.IMPORT_FAILED: "IMPORT_FAILED",
-    }
+    said = {getattr(build_result, name): name for name in ("UNSUPPORTED", "ENTRY_NOT_FOUND", "IMPORT_FAILED")}
     assert said == pipeline.BUILD_REASONS and build_result.REJECTED == pipeline.COMPILER_REJECTED
     assert build_result.BROKEN in pipeline.BUILDER_BROKEN
     assert not pipeline.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, *said}
