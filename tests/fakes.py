@@ -14,7 +14,7 @@ from pathlib import Path
 
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu
-from grader.dispatch.judge_process import JudgeProcess
+from grader.dispatch.lanes import JudgeProcess
 from grader.errors import SandboxBroken
 from grader.isolation import Availability, Box, BoxExit, BoxSpec, GpuAccess, Limits, Purpose
 from grader.ledger import Ledger

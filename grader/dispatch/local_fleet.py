@@ -15,11 +15,9 @@ from functools import partial
 from pathlib import Path
 
 from grader import devices
-from grader.artifacts import ArtifactCache
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import ArtifactCache, SubmissionFiles
 from grader.dispatch.gpus import Gpu
-from grader.dispatch.judge_process import JudgeProcess
-from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
+from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, JudgeProcess, Lanes
 from grader.dispatch.warm_boxes import WarmBoxes
 from grader.grading import pipeline
 from grader.grading.attempt import Profile, Workspace

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from grader.artifacts import ArtifactCache
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import ArtifactCache, SubmissionFiles
 from grader.errors import SandboxBroken
 from grader.extensions import CORE_MODES
 from grader.formats import with_calling_convention

@@ -18,7 +18,7 @@ import structlog
 from grpc_health.v1 import health_pb2
 from sqlalchemy.exc import SQLAlchemyError
 
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles
 from grader.config import Settings
 from grader.errors import GraderError, GraderFault
 from grader.extensions import SubmitPolicy

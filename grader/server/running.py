@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +22,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from grader import extensions
-from grader.artifacts.files import SubmissionFiles
 from grader.config import SOCKET_NAME, Settings
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
@@ -34,14 +32,13 @@ from grader.ledger.servers import connection_name
 from grader.observability import log as log_setup
 from grader.observability.observer import Observer
 from grader.problems.store import Problems
-from grader.rules.quotas import for_server
 from grader.server import installed_version
 from grader.server.auth import Authenticator, authenticator, identity_provider, server_credentials
 from grader.server.connections import bound_arenas, grpc_options, health_limits, raise_descriptor_limit
 from grader.server.interceptors import CallInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
 from grader.server.server_state import state_lock, worker_prefix
-from grader.server.service import GraderServicer, OwnedArtifacts
+from grader.server.service import GraderServicer
 from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
 from grader.server.submission_watch import SubmissionWatch
 from grader.server.wiring import Wiring, wired
@@ -123,18 +120,8 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             worker_prefix=prefix,
             observer=operation.observer,
         )
-        service = GraderServicer(
-            ledger,
-            problems,
-            worker=dispatcher,
-            device_kinds=grading.device_kinds,
-            queue_limit=settings.queue_limit,
-            user_queue_limit=settings.user_queue_limit,
-            policy=policy,
-            quotas=for_server(settings.hourly_limit, settings.daily_limit),
-            watch=watch,
-            artifacts=owned_artifacts(settings, ledger),
-        )
+        kinds = grading.device_kinds
+        service = GraderServicer(ledger, problems, worker=dispatcher, device_kinds=kinds, settings=settings, policy=policy, watch=watch)
         parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=gate, provider=provider))
         await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=partial(_pages, parts)))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
@@ -170,7 +157,7 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     problems = Problems.load(settings.problems, settings.imported_path)
     policy = submit_policy(settings, problems)
     async with Ledger.open(settings.ledger) as ledger:
-        service = GraderServicer(ledger, problems, worker=None, policy=policy, artifacts=owned_artifacts(settings, ledger))
+        service = GraderServicer(ledger, problems, worker=None, settings=settings, policy=policy)
         credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
         _parts(extensions.ServerContext(settings=settings, service=service, gate=gate))
         running = await _start(settings, service, None, gate, credentials, Observer())
@@ -201,12 +188,6 @@ def _pages(parts: Sequence[extensions.ServerAdditions]) -> list[Any]:
     if not routes:
         log.warning("no_pages", detail=f"no installed package has any; {extensions.HOW_TO_INSTALL}")
     return routes
-
-
-def owned_artifacts(settings: Settings, ledger: Ledger) -> OwnedArtifacts:
-    """The files of submissions, as these settings keep them."""
-    files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-    return OwnedArtifacts(ledger, files, timedelta(days=settings.retain_artifacts_days) if settings.retain_artifacts_days else None)
 
 
 async def _start(

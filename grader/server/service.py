@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +19,8 @@ from grader import access
 from grader.api import messages
 from grader.api.conversion import from_enum
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
-from grader.artifacts.files import SubmissionFiles, chunks
+from grader.artifacts import SubmissionFiles, chunks
+from grader.config import Settings
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, NotInstalled, ReadOnly, ShuttingDown
 from grader.extensions import Call, NoCompetitions, SubmitPolicy
@@ -27,7 +28,7 @@ from grader.intake.gate import Accepted, SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Caller, Submission, SubmissionArtifact, SubmissionState, Verdict
 from grader.problems.store import Problems
-from grader.rules.quotas import Quota
+from grader.rules.quotas import for_server
 from grader.server import interceptors, paging
 from grader.server.interceptors import status_for
 from grader.server.request_limits import check_fields
@@ -73,7 +74,7 @@ class OwnedArtifacts:
 
 
 class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
-    """Answers calls. worker None: a server that only reads. watch: None for one of its own."""
+    """Answers calls. worker None: a server that only reads. settings: of its limits and files. watch: None for one of its own."""
 
     def __init__(
         self,
@@ -82,18 +83,20 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         *,
         worker: Dispatcher | None,
         device_kinds: Callable[[], tuple[str, ...]] = tuple,
-        queue_limit: int = 1000,
-        user_queue_limit: int | None = None,
+        settings: Settings | None = None,
         policy: SubmitPolicy | None = None,
-        quotas: Sequence[Quota] = (),
         watch: SubmissionWatch | None = None,
-        artifacts: OwnedArtifacts | None = None,
     ) -> None:
+        settings = settings or Settings()
         self.ledger, self.problems = ledger, problems
         self.policy = policy or NoCompetitions()
-        self._gate = SubmissionGate(problems=problems, policy=self.policy, quotas=quotas, user_queue_limit=user_queue_limit)
-        self._queue_limit = queue_limit
-        self.worker, self.device_kinds, self.artifacts = worker, device_kinds, artifacts
+        quotas = for_server(settings.hourly_limit, settings.daily_limit)
+        self._gate = SubmissionGate(problems=problems, policy=self.policy, quotas=quotas, user_queue_limit=settings.user_queue_limit)
+        self._queue_limit = settings.queue_limit
+        files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
+        retention = timedelta(days=settings.retain_artifacts_days) if settings.retain_artifacts_days else None
+        self.artifacts = OwnedArtifacts(ledger, files, retention)
+        self.worker, self.device_kinds = worker, device_kinds
         self.watch = watch or SubmissionWatch(ledger, self.policy, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
         self._updates = SubmissionUpdates(ledger, self.shown, self.watch.leaving, self.watch.poll_s)
@@ -200,8 +203,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def ListArtifacts(self, request: api.ListArtifactsRequest, context: Context) -> api.ListArtifactsResponse:
         """List the files of a submission."""
         submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self.artifacts
-        if owned is None:
-            return api.ListArtifactsResponse()
         artifacts = await owned.list_for(interceptors.current_caller(), submission_id)
         shown = (
             messages.artifact_to_proto(submission_id, artifact, retention=owned.retention, available=owned.holds(artifact))
@@ -212,8 +213,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
         """Stream a file of a submission."""
         submission_id, name = parse_artifact(request.name)
-        if self.artifacts is None:
-            raise ArtifactNotFound(submission_id, name)
         for piece in chunks(await self.artifacts.read(interceptors.current_caller(), submission_id, name)):
             yield api.DownloadArtifactResponse(data=piece)
 

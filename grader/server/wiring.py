@@ -15,8 +15,7 @@ from pathlib import Path
 import structlog
 
 from grader import devices, extensions
-from grader.artifacts import ArtifactCache
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import ArtifactCache, SubmissionFiles
 from grader.config import Settings
 from grader.dispatch.dispatcher import Grade
 from grader.dispatch.gpus import Gpu, discover, why_unusable

@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from grader.artifacts import make_private, write_whole
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles, make_private, write_whole
 from grader.config import Settings
 from grader.errors import InvalidRequest, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc

@@ -20,8 +20,7 @@ from typing import get_args
 import structlog
 
 from grader import devices
-from grader.artifacts import write_whole
-from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
+from grader.artifacts import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles, write_whole
 from grader.errors import DeviceQuarantined, HostBroken, ModeNotInstalled, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
 from grader.extensions import PACKAGE
 from grader.fleet.v1 import fleet_pb2

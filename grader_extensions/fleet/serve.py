@@ -21,7 +21,7 @@ import grpc
 import structlog
 
 from grader import extensions
-from grader.artifacts.files import SubmissionFiles, chunks
+from grader.artifacts import SubmissionFiles, chunks
 from grader.config import Settings
 from grader.errors import CallRefused, FleetRefused, GraderError, GraderFault, HostBroken, HostUnfit, SettingsInvalid, WorkerLost
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc

@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from grader.artifacts.files import FILE_COUNT_LIMIT, NAME, SUBMISSION_LIMIT_BYTES
+from grader.artifacts import FILE_COUNT_LIMIT, FILE_NAME, SUBMISSION_LIMIT_BYTES
 from grader.errors import JudgeBroken, ProblemBroken
 from grader.grading.attempt import Attempt, Host, Lane, OpenRunBox, RunTool, closed_link, ending, module_argv, open_box
 from grader.grading.pipeline import (
@@ -66,7 +66,7 @@ STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Nu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedFile:
-    """A file out of a box. name: plain, as `files.NAME` has it."""
+    """A file out of a box. name: plain, as `FILE_NAME` has it."""
 
     name: str
     tool: str
@@ -125,7 +125,7 @@ def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None = 
     free_bytes = SUBMISSION_LIMIT_BYTES
     wanted = [(name, tool) for name, tool in note.files.items() if tool in tools and (names is None or name in names)]
     for name, tool in wanted[:FILE_COUNT_LIMIT]:
-        if NAME.fullmatch(name) is None:  # checked before anything is opened
+        if FILE_NAME.fullmatch(name) is None:  # checked before anything is opened
             refused.append("a file without a plain name")
         elif isinstance(content := pick_up(out_dir, name, limit_bytes=min(box_files.FILE_LIMIT_BYTES, free_bytes)), Refusal):
             refused.append(content.sentence)

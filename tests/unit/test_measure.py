@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
+from grader.dispatch.lanes import CUDA_SILENCE_S, SILENCE_S
 from sandbox.judge.timing.stopping import (
     LOOKS,
     Bias,

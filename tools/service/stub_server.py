@@ -20,7 +20,7 @@ from typing import Any
 
 from grader import extensions
 from grader.config import Settings
-from grader.dispatch.judge_process import JudgeProcess
+from grader.dispatch.lanes import JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
 from grader.isolation import Availability, Box, BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease

@@ -8,8 +8,8 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from grader.rules.keys import Key, check_note, check_user
 
@@ -21,8 +21,7 @@ class KeyImportInvalid(ValueError):
     """Mistakes of a list of users, a line each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserLine:
+class UserLine(NamedTuple):
     """A user who gets a key. line: where in the file, from 1."""
 
     line: int

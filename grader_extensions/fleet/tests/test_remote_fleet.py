@@ -10,7 +10,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles
 from grader.config import Settings
 from grader.dispatch.dispatcher import UNCOUNTED
 from grader.errors import (
