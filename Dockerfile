@@ -45,7 +45,7 @@ USER 65534:65534
 CMD ["python3"]
 
 FROM packages AS server
-# postgresql-client: for `grader-server backup` of a database on PostgreSQL.
+# postgresql-client: pg_dump, for backups of a database on PostgreSQL.
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql-client \
  && rm -rf /var/lib/apt/lists/*

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
-from grader.intake.labels import check_tag
+from grader.intake.gate import check_tag
 from grader.ledger.statements import SubmissionFilter
 from grader.model import Caller, Scope, Submission
 from grader.rules.keys import check_user
@@ -15,9 +15,9 @@ ANYBODY = Caller(scopes=frozenset({Scope.READ}))  # who opens a page of a server
 
 def check_seen(caller: Caller, submission: Submission, readable: Collection[str]) -> None:
     """SubmissionNotFound, the same as where there is none, unless it is the caller's or shown to the caller. readable: competitions whose
-    submissions everybody may see."""
-    _check_no_run(caller, submission)
-    if not caller.may_see(submission.new.user) and not sees_competition(caller, submission.new.competition_id, readable):
+    submissions everybody may see. What a rejudge runs is for administrators only."""
+    shown = caller.may_see(submission.new.user) or sees_competition(caller, submission.new.competition_id, readable)
+    if not shown or (submission.rejudge_id and not caller.admin):
         raise SubmissionNotFound(submission.submission_id)
 
 
@@ -28,15 +28,7 @@ def sees_competition(caller: Caller, competition_id: str, readable: Collection[s
 
 def check_owned(caller: Caller, submission: Submission) -> None:
     """The same for what changes it: that an ended competition is open to readers is of no use here."""
-    _check_no_run(caller, submission)
-    if not caller.may_see(submission.new.user):
-        raise SubmissionNotFound(submission.submission_id)
-
-
-def _check_no_run(caller: Caller, submission: Submission) -> None:
-    """Hide what a rejudge runs from all but administrators."""
-    if submission.rejudge_id and not caller.admin:
-        raise SubmissionNotFound(submission.submission_id)
+    check_seen(caller, submission, readable=())
 
 
 def check_name(user: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from grader import devices
 from grader.isolations import AUTO
@@ -16,9 +16,8 @@ from grader.peers import loopback
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
 DEFAULT_FLEET_ADDRESS = "127.0.0.1:50552"
-LEDGER_NAME, LOCK_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.lock", "server.sock", "artifacts"
-IMPORTED_NAME, FILES_NAME, FLEET_NAME, CORDONS_NAME = "problems", "submission-files", "fleet", "cordoned.json"
-SNAPSHOT_NAME = "server.json"
+LEDGER_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.sock", "artifacts"
+IMPORTED_NAME, FILES_NAME, FLEET_NAME = "problems", "submission-files", "fleet"
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -48,6 +47,29 @@ def web_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
+def _checked_device(value: str) -> str:
+    if value != "auto" and not devices.well_formed(value):
+        raise ValueError(f"{value!r} is not a device; write auto, {devices.FORMS}")
+    return value
+
+
+def _checked_fleet(value: object) -> object:
+    if value == "ray":  # its objects run pickled code where they are read: no process with a ledger imports it
+        raise ValueError("Ray runs in another process: start this server with --fleet remote, and `grader-worker place` next to Ray's head")
+    return value
+
+
+def _checked_database(value: str) -> str:
+    if value and not value.startswith(("postgresql://", "postgres://")):  # not quoted: it may hold a password
+        raise ValueError("is not a PostgreSQL URL; write postgresql://USER@HOST/DATABASE, or leave it out for SQLite")
+    return value
+
+
+def _checked_web(value: str) -> str:
+    web_address(value)
+    return value
+
+
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
 
@@ -60,7 +82,7 @@ class Settings(BaseModel):
     state_dir: AbsolutePath = Field(default_factory=state_directory)
     # "": SQLite in state_dir. It may hold a password. From the environment only for `grader-server`: a server inside another program
     # would grade what others wait for.
-    database: str = Field(default="", repr=False)
+    database: Annotated[str, AfterValidator(_checked_database)] = Field(default="", repr=False)
     cache_dir: AbsolutePath | None = Field(default_factory=cache_directory)
     cache_bytes: int = Field(default=2 * 1024**3, ge=0)  # 0: nothing is kept, everything is built
     problems: tuple[AbsolutePath, ...] = ()
@@ -71,11 +93,15 @@ class Settings(BaseModel):
     box_root: str = "host"
     # Whether boxes see a copy of the host's toolchain in memory; None: where there is room for one.
     resident_toolchain: bool | None = Field(default_factory=resident_toolchain)
-    device: str = "auto"  # what "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone
+    device: Annotated[str, AfterValidator(_checked_device)] = (
+        "auto"  # what "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone
+    )
     lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one next to them
     builders: int | None = Field(default=None, ge=1, le=256)  # None: as `grader/server/wiring.py` computes it
     warm_boxes: int | None = Field(default=None, ge=0, le=64)  # None: two more than lanes
-    fleet: str = "local"  # this host; or the fleet of an installed package, such as remote: workers that join
+    fleet: Annotated[str, BeforeValidator(_checked_fleet)] = (
+        "local"  # this host; or the fleet of an installed package, such as remote: workers that join
+    )
     fleet_listen: str = DEFAULT_FLEET_ADDRESS  # where workers join
     auth: Literal["auto", "keys", "none"] = "auto"  # auto: keys where other hosts can connect
     tls_certificate: AbsolutePath | None = None
@@ -92,7 +118,7 @@ class Settings(BaseModel):
     lease_s: float = Field(default=30.0, gt=0)
     log_format: LogFormat = "console"
     log_level: LogLevel = "info"
-    web: str | None = None  # None: no web port
+    web: Annotated[str, AfterValidator(_checked_web)] | None = None  # None: no web port
     public_url: str = ""  # where browsers reach the web port; "": nobody signs in with OpenID Connect
     oidc_issuer: str = ""  # of the identity provider that users may sign in with; "": none
     oidc_client_id: str = ""
@@ -106,36 +132,6 @@ class Settings(BaseModel):
     retain_artifacts_days: int = Field(default=30, ge=0)  # files that a profile left
     submission_files_dir: AbsolutePath | None = None  # where those lie; None: in state_dir. Servers on one database name the same
     submission_files_bytes: int = Field(default=4 * 1024**3, ge=0)  # of all of them; the oldest go first
-
-    @field_validator("device")
-    @classmethod
-    def _device(cls, value: str) -> str:
-        if value != "auto" and not devices.well_formed(value):
-            raise ValueError(f"{value!r} is not a device; write auto, {devices.FORMS}")
-        return value
-
-    @field_validator("fleet", mode="before")
-    @classmethod
-    def _fleet(cls, value: object) -> object:
-        if value == "ray":  # its objects run pickled code where they are read: no process with a ledger imports it
-            raise ValueError(
-                "Ray runs in another process: start this server with --fleet remote, and `grader-worker place` next to Ray's head"
-            )
-        return value
-
-    @field_validator("database")
-    @classmethod
-    def _database(cls, value: str) -> str:
-        if value and not value.startswith(("postgresql://", "postgres://")):  # not quoted: it may hold a password
-            raise ValueError("is not a PostgreSQL URL; write postgresql://USER@HOST/DATABASE, or leave it out for SQLite")
-        return value
-
-    @field_validator("web")
-    @classmethod
-    def _web(cls, value: str | None) -> str | None:
-        if value is not None:
-            web_address(value)
-        return value
 
     @property
     def ledger_path(self) -> Path:
@@ -158,16 +154,6 @@ class Settings(BaseModel):
         return self.submission_files_dir or self.state_dir / FILES_NAME
 
     @property
-    def cordons_path(self) -> Path:
-        """The list of lanes and workers that get no work for now."""
-        return self.state_dir / CORDONS_NAME
-
-    @property
-    def snapshot_path(self) -> Path:
-        """Return the file in which the server that has the state directory describes itself and its lanes."""
-        return self.state_dir / SNAPSHOT_NAME
-
-    @property
     def fleet_path(self) -> Path:
         """The directory of what the fleet port needs: its authority, its certificate, the workers that may join."""
         return self.state_dir / FLEET_NAME
@@ -176,11 +162,6 @@ class Settings(BaseModel):
     def imported_path(self) -> Path:
         """The directory of problems that were imported."""
         return self.state_dir / IMPORTED_NAME
-
-    @property
-    def lock_path(self) -> Path:
-        """The file whose lock says which server has the state directory."""
-        return self.state_dir / LOCK_NAME
 
     @property
     def loopback(self) -> bool:

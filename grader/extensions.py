@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from grader.rules.identities import IdentityProvider
     from grader.rules.quotas import AdmissionCheck, Quota
     from grader.server.auth import Authenticator
-    from grader.server.grading import Grading
     from grader.server.service import GraderServicer
+    from grader.server.wiring import Grading
     from grader.v1 import submission_pb2
     from grader.v1.grader_service_pb2 import SubmitRequest
     from sandbox.protocol import wire
@@ -72,11 +72,7 @@ class ServerAdditions:
     reload: Callable[[], Awaitable[None]] = _nothing  # reads files again at SIGHUP; logs what is wrong with them
 
 
-class ServerPart(Protocol):
-    """Group `grader.server_parts`: a function that adds to a server."""
-
-    def __call__(self, server: ServerContext) -> ServerAdditions:
-        """Return what the server gets."""
+ServerPart = Callable[[ServerContext], ServerAdditions]  # group `grader.server_parts`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +111,8 @@ class NoCompetitions(SubmitPolicy):
     """Policy of a server that has none."""
 
 
-class Fleet(Protocol):
-    """Group `grader.fleets`: a function that opens what `--fleet NAME` grades with."""
-
-    def __call__(self, settings: Settings) -> AbstractAsyncContextManager[Grading]:
-        """Return what grades, until the context is left. SettingsInvalid where the settings do not allow it."""
+# Group `grader.fleets`: opens what `--fleet NAME` grades with. SettingsInvalid where the settings do not allow it.
+Fleet = Callable[["Settings"], AbstractAsyncContextManager["Grading"]]
 
 
 @dataclass(frozen=True, slots=True)

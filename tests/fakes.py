@@ -14,13 +14,13 @@ from pathlib import Path
 
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu
-from grader.dispatch.judge_process import JudgeProcess
+from grader.dispatch.lanes import JudgeProcess
 from grader.errors import SandboxBroken
 from grader.isolation import Availability, Box, BoxExit, BoxSpec, GpuAccess, Limits, Purpose
 from grader.ledger import Ledger
 from grader.ledger.statements import QUEUED_COUNT
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
-from grader.server.grading import Grading
+from grader.server.wiring import Grading
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import READY
 from sandbox.protocol.wire import BoxCause

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import LocalFleet
-from grader.intake.languages import detect
+from grader.intake.gate import detect
 from grader.isolation import NoIsolationWorks
 from grader.isolation.select import choose
 from grader.isolation.settings import BoxSettings

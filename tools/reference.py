@@ -23,7 +23,6 @@ from grader import errors
 from grader.cli import commands
 from grader.cli.exits import Exit, exit_of_error
 from grader.server import main as server
-from grader.server.commands import admin
 from grader.views.formatting import FLAGS
 from tools import emulation_page
 from tools.generate_proto import proto_arguments, public_sources
@@ -47,8 +46,7 @@ def cli() -> str:
     """Both programs: every command with its arguments and options."""
     command = get_command(commands.app)
     client = get_docs_for_click(obj=command, ctx=typer.Context(command, **command.context_settings), indent=1, name="grader-cli")
-    modules = [f"grader.server.commands.{word}" for word in server.COMMANDS if word != "admin"]
-    modules += [f"grader.server.commands.admin_{subject}" for subject in admin.SUBJECTS]
+    modules = [f"grader.server.commands.{word}" for word in (*server.COMMANDS[1:], server.COMMANDS[0])]
     modules += ["grader_extensions.fleet.admin_workers", "grader_extensions.fleet.main", "grader_extensions.fleet.ray_placement"]
     parsers = [server.parser(), *(import_module(module).parser() for module in modules)]
     text = "\n".join(line for parser in parsers for line in _parser_lines(parser))

@@ -15,26 +15,26 @@ from grader.cli.exits import Exit
 from grader.cli.output import plain, stdout_console
 from grader.config import Settings
 from grader.observability import log as log_setup
-from grader.server.checkup import CheckupStatus, ledger, space
-from grader.server.commands.doctor import HostFinding, can_grade, compilers, devices, finding, gpus, isolations, own_kernel
+from grader.server.commands import doctor as server_doctor
+from grader.server.commands.doctor import HostFinding, finding
 from grader.views.sanitize import one_line
 
 
 async def doctor(*, json: bool) -> Exit:
     """Look, print, and answer whether kernels can be graded here."""
-    boxes = await isolations()
+    boxes = await server_doctor.isolations()
     log_setup.configure(level=logging.CRITICAL)  # what is wrong is in the findings
-    kernel_finding = await own_kernel() if any(box.usable for box in boxes) else None
+    kernel_finding = await server_doctor.own_kernel() if any(box.usable for box in boxes) else None
     findings = [
-        *await compilers(),
-        *devices(),
-        *await gpus(boxes),
+        *await server_doctor.compilers(),
+        *server_doctor.devices(),
+        *await server_doctor.gpus(boxes),
         *boxes,
         *([kernel_finding] if kernel_finding else []),
         cache(),
         *state(),
     ]
-    ready = can_grade(findings)
+    ready = server_doctor.can_grade(findings)
     if json:
         print(json_module.dumps({"ready": ready, "findings": [asdict(entry) for entry in findings]}, indent=2))
     else:
@@ -59,11 +59,11 @@ def cache() -> HostFinding:
 def state() -> list[HostFinding]:
     """Findings on the state of this user's submissions; of a server with other options, `grader-server doctor` says it."""
     settings = Settings()
+    checks = (*server_doctor.ledger(settings, datetime.now(UTC)), *server_doctor.space(settings))
+    wrong = server_doctor.CheckupStatus.WRONG
     return [
-        HostFinding(
-            kind="state", name=check.name, usable=check.standing is not CheckupStatus.WRONG, detail=check.detail, remedy=check.remedy
-        )
-        for check in (*ledger(settings, datetime.now(UTC)), *space(settings))
+        HostFinding(kind="state", name=check.name, usable=check.standing is not wrong, detail=check.detail, remedy=check.remedy)
+        for check in checks
     ]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module, metadata
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def visible(gpus: Sequence[Gpu], wanted: str | None) -> tuple[Gpu, ...]:
 
 def _all(nvml: Any) -> tuple[Gpu, ...]:
     driver = _text(nvml.nvmlSystemGetDriverVersion())
-    rows: list[tuple[tuple[int, int, int], str, str, int, int]] = []
+    gpus: list[tuple[tuple[int, int, int], Gpu]] = []
     for number in range(nvml.nvmlDeviceGetCount()):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(number)
@@ -107,12 +108,10 @@ def _all(nvml: Any) -> tuple[Gpu, ...]:
         except nvml.NVMLError as error:  # lost, or not for us: the others are as good as before
             log.warning("gpu_left_out", number=number, detail=str(error))
             continue
-        rows.append(((int(pci.domain), int(pci.bus), int(pci.device)), uuid, name, minor, memory_bytes))
+        gpu = Gpu(index=number, uuid=uuid, name=name, minor=minor, memory_bytes=memory_bytes, driver=driver)
+        gpus.append(((int(pci.domain), int(pci.bus), int(pci.device)), gpu))
     # The library promises no order, CUDA_DEVICE_ORDER=PCI_BUS_ID does.
-    return tuple(
-        Gpu(index=index, uuid=uuid, name=name, minor=minor, memory_bytes=memory_bytes, driver=driver)
-        for index, (_, uuid, name, minor, memory_bytes) in enumerate(sorted(rows))
-    )
+    return tuple(replace(gpu, index=index) for index, (_, gpu) in enumerate(sorted(gpus, key=itemgetter(0))))
 
 
 def _text(value: str | bytes) -> str:

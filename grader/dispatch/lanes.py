@@ -7,21 +7,183 @@ An operator may cordon a lane: it ends the job that it has, and gets no other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import math
+import os
+import sys
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import structlog
 
 from grader import devices
-from grader.dispatch.judge_process import JudgeProcess
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
 from grader.isolation import GpuAccess
 from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire
+
+log = structlog.get_logger()
+
+# The judge of a lane: started, sent jobs, and started anew when it dies.
+
+START_S, CUDA_START_S = 120.0, 300.0  # on a GPU it imports torch, warms do_bench up and measures what the device can do
+SILENCE_S, CUDA_SILENCE_S = 120.0, 400.0  # next to a trial's own limit: reference, comparison, null runs; torch.compile's first time
+CHECK_S = 60.0
+END_S = 30.0  # a process that a sick driver holds may not even die
+# Of glibc (mallopt(3)): a tensor gets the pages of one that has gone. To get new ones took an eighth of the time of verifying.
+KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 33)}
+PACKAGE_DIR = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "sandbox.judge")
+
+
+class JudgeProcess:
+    """A judge for one lane. Use `judge`, `prepare` and `check` for one thing at a time. gpu: the one GPU that it sees; None on the emulated
+    device. cache_dir: where what is compiled for baselines is kept from one server to the next; None: nowhere."""
+
+    def __init__(
+        self,
+        device_kind: str,
+        gpu: GpuAccess | None = None,
+        cache_dir: Path | None = None,
+        *,
+        command: Sequence[str] = COMMAND,
+        check_s: float = CHECK_S,
+    ) -> None:
+        self._command, self._check_s = command, check_s
+        self._kind, self._gpu, self._cache_dir = device_kind, gpu, cache_dir
+        self._process: asyncio.subprocess.Process | None = None
+        self._environment: wire.Environment | None = None
+        self._starting = asyncio.Lock()
+        self._silence_s = SILENCE_S if gpu is None else CUDA_SILENCE_S
+
+    @property
+    def running(self) -> bool:
+        """Return whether a job would not have to wait for it to start."""
+        return self._process is not None and self._process.returncode is None and self._environment is not None
+
+    async def environment(self) -> wire.Environment:
+        """Return the judge's environment; start the judge if it is not running."""
+        async with self._starting:
+            if not self.running:
+                await self.close()  # what a cancelled start left
+                await self._start()
+            assert self._environment is not None
+            return self._environment
+
+    def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
+        """The facts of one job; JudgeBroken where the judge dies or falls silent, and then it is started anew for the next."""
+        return self._answers(job, self._silence_s + wire.WAIT_FACTOR * (job.load_s + 3 * job.problem.trial_s))
+
+    async def prepare(self, job_id: str, problem: wire.ProblemSpec) -> None:
+        """Compile and time the baselines of a problem, for minutes where there are many; JudgeBroken as in `judge`, and where the problem
+        can't be loaded. Starts the judge if it is not running."""
+        async with aclosing(self._answers(wire.Prepare(job_id=job_id, problem=problem), self._silence_s)) as facts:
+            async for fact in facts:
+                if isinstance(fact, wire.Broken):
+                    raise JudgeBroken(fact.message)
+
+    async def check(self, job_id: str) -> wire.Health:
+        """How the device is, now that nothing of this job is left; starts the judge if it is not running."""
+        async with aclosing(self._answers(wire.Check(job_id=job_id), self._check_s)) as facts:
+            fact = await anext(facts)
+        if isinstance(fact, wire.Health) and fact.job_id == job_id:
+            return fact
+        await self.close()
+        raise JudgeBroken(fact.message if isinstance(fact, wire.Broken) else f"the judge answered a check with {type(fact).__name__}")
+
+    async def _answers(self, message: wire.Job | wire.Prepare | wire.Check, limit_s: float) -> AsyncGenerator[wire.Fact, None]:
+        """Send a message, and yield what the judge says to it, up to the last fact of that. limit_s: how long it may be silent."""
+        await self.environment()
+        finished = False
+        try:
+            process = self._process
+            assert process is not None and process.stdin is not None
+            try:
+                process.stdin.write(wire.encode(message))
+                await process.stdin.drain()
+            except (BrokenPipeError, ConnectionResetError) as error:
+                raise JudgeBroken(f"the judge went away: {error}") from None
+            while not finished:
+                fact = await self._read(process, limit_s)
+                if isinstance(fact, wire.Broken) and fact.device_lost:
+                    await self.close()  # its context is gone, and a process gets no second one
+                finished = isinstance(fact, (wire.Finished, wire.Restart, wire.Broken, wire.Health))
+                yield fact
+        finally:
+            if not finished:  # cancelled or broken in the middle of a job: what it would still say belongs to nobody
+                await self.close()
+
+    async def close(self) -> None:
+        """End the process."""
+        process, self._process, self._environment = self._process, None, None
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            try:
+                async with asyncio.timeout(END_S):
+                    await process.wait()
+            except TimeoutError:
+                log.error("judge_does_not_end", device_kind=self._kind, pid=process.pid)
+
+    async def _start(self) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            self._kind,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=wire.LINE_LIMIT_BYTES,
+            env=judge_environment(os.environ, self._gpu, self._cache_dir),
+            umask=0o022,  # what Triton leaves in triton_dir is read by boxes
+            start_new_session=True,
+        )
+        self._process = process
+        fact = await self._read(process, START_S if self._gpu is None else CUDA_START_S)
+        if isinstance(fact, wire.Broken):
+            raise JudgeBroken(fact.message)
+        if not isinstance(fact, wire.Environment):
+            raise JudgeBroken(f"the judge began with {type(fact).__name__}")
+        self._environment = fact
+        log.info("judge_started", device_kind=self._kind, pid=process.pid, device=fact.device, device_uuid=fact.device_uuid)
+
+    async def _read(self, process: asyncio.subprocess.Process, limit_s: float) -> wire.Fact:
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(limit_s):
+                line = await process.stdout.readline()
+        except TimeoutError:
+            raise JudgeBroken(f"the judge said nothing for {limit_s:.0f} s") from None
+        except ValueError:  # how readline says that there is no end of the line within the limit
+            raise JudgeBroken(f"the judge said a line of over {wire.LINE_LIMIT_BYTES} bytes") from None
+        if not line:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), END_S)
+            raise JudgeBroken(f"the judge ended with {process.returncode}")
+        try:
+            fact: wire.Fact = wire.decode(line)
+        except wire.WireError as error:
+            raise JudgeBroken(f"the judge said what is no fact: {error}") from None
+        return fact
+
+
+def judge_environment(environment: Mapping[str, str], gpu: GpuAccess | None, cache_dir: Path | None) -> dict[str, str]:
+    """A judge's environment variables: the server's, and the one GPU that it may see."""
+    carried = (environment["PYTHONPATH"],) if environment.get("PYTHONPATH") else ()
+    variables = {**environment, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
+    if gpu is None:
+        variables = KEEP_FREED_MEMORY | variables
+    else:
+        variables |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
+        variables["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # next to what boxes see
+        if cache_dir is not None:
+            variables["GRADER_COMPILE_CACHE"] = str(cache_dir)
+    return variables
+
+
+# Lanes.
 
 LOOK_AGAIN_S = 300.0
 AFFINITY_TIMEOUT_S = 60.0  # how long a reservation waits for its own lane where others wait for the free one
@@ -29,8 +191,6 @@ CHECK_COUNT = 2  # at a device whose job is over; between them its judge is star
 PREPARE_AFTER_S = 60.0  # since a submission used the lane: another one by the same person would wait for what is compiled
 PREPARE_LOOK_S = 1.0  # from one look at that to the next
 CHECK_PATIENCE_S = 2.0  # longer than a look takes, shorter than a judge takes to start
-
-log = structlog.get_logger()
 
 
 class DeviceLane:
@@ -119,12 +279,14 @@ class DeviceLane:
 
 
 class QueuedReservation:
-    """An attempt's place at a lane; see `grader.grading.ports.LaneReservation`."""
+    """An attempt's place at a lane; see `grader.grading.attempt.LaneReservation`."""
 
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
         self.choice, self.current = choice, lane
         self._lanes = lanes
         self.idle = False  # whether the lane was free when its environment was requested
+        self.assigned: asyncio.Future[DeviceLane]  # while it waits for a lane, since start_s of the loop's clock
+        self.start_s = 0.0
 
     @property
     def gpu(self) -> GpuAccess | None:
@@ -159,24 +321,12 @@ class QueuedReservation:
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[DeviceLane]:
         """Wait for the lane or for another like it; when it is left, its device is checked before the next attempt gets it."""
-        lane = await self._lanes.take(self)
-        self.current.reservation_count -= 1
-        lane.reservation_count += 1
-        self.current = lane
+        await self._lanes.take(self)
         try:
             await self.current.look_up()
             yield self.current
         finally:
             self._lanes.health_check(self.current)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LaneRequest:
-    """A reservation that waits for a lane, since start_s of the loop's clock."""
-
-    reservation: QueuedReservation
-    assigned: asyncio.Future[DeviceLane]
-    start_s: float
 
 
 class Lanes:
@@ -186,7 +336,7 @@ class Lanes:
         numbers = itertools.count()  # emulated ones are counted from 0
         self._lanes = {f"{lane.kind}:{next(numbers) if lane.gpu is None else lane.gpu.index}": lane for lane in lanes}
         self._default, self._look_again_s = default, look_again_s
-        self._waiting: list[_LaneRequest] = []
+        self._waiting: list[QueuedReservation] = []
 
     def offers(self) -> tuple[str, ...]:
         """Return the devices that may be chosen."""
@@ -242,19 +392,23 @@ class Lanes:
     def _look_later(self, lane: DeviceLane) -> None:
         lane.next_look = asyncio.get_running_loop().call_later(self._look_again_s, self.health_check, lane)
 
-    async def take(self, reservation: QueuedReservation) -> DeviceLane:
-        """Wait for the reservation's lane, or for one like it that is free before; see `_assign_waiting`."""
+    async def take(self, reservation: QueuedReservation) -> None:
+        """Wait for the reservation's lane, or for one like it that is free before, and make it the current one; see `_assign_waiting`."""
         loop = asyncio.get_running_loop()
         assigned: asyncio.Future[DeviceLane] = loop.create_future()
-        self._waiting.append(_LaneRequest(reservation=reservation, assigned=assigned, start_s=loop.time()))
+        reservation.assigned, reservation.start_s = assigned, loop.time()
+        self._waiting.append(reservation)
         self._assign_waiting()
         try:
-            return await assigned
+            lane = await assigned
         except asyncio.CancelledError:
             if assigned.done() and not assigned.cancelled() and assigned.exception() is None:  # it came in the same moment
                 assigned.result().status = LaneState.FREE
                 self._assign_waiting()
             raise
+        reservation.current.reservation_count -= 1
+        lane.reservation_count += 1
+        reservation.current = lane
 
     def health_check(self, lane: DeviceLane) -> None:
         """Check the lane's device in a task of its own, for the verdict does not wait for it; the lane's next user does."""
@@ -306,42 +460,36 @@ class Lanes:
     def _assign_waiting(self) -> None:
         """Give free lanes to those who wait, in order; tell those for whom there is none any more. A reservation at a free lane has a box
         for its GPU: it comes before others, except those that have waited for long."""
-        self._waiting = [request for request in self._waiting if self._still_waits(request)]
+        self._waiting = [reservation for reservation in self._waiting if self._still_waits(reservation)]
         long_ago = asyncio.get_running_loop().time() - AFFINITY_TIMEOUT_S
-        for request in self._waiting:
-            if request.start_s <= long_ago:
-                self._give(request, self._free_for(request))
-        for request in self._waiting:
-            if not request.assigned.done() and request.reservation.current.status is LaneState.FREE:
-                self._give(request, request.reservation.current)
-        for request in self._waiting:
-            if not request.assigned.done():
-                self._give(request, self._free_for(request))
-        self._waiting = [request for request in self._waiting if not request.assigned.done()]
+        turns: tuple[Callable[[QueuedReservation], bool], ...] = (
+            lambda reservation: reservation.start_s <= long_ago,
+            lambda reservation: reservation.current.status is LaneState.FREE,
+            lambda reservation: True,
+        )
+        for has_turn, reservation in itertools.product(turns, self._waiting):
+            if not reservation.assigned.done() and has_turn(reservation) and (lane := self._free_for(reservation)) is not None:
+                lane.status = LaneState.TAKEN
+                reservation.assigned.set_result(lane)
+        self._waiting = [reservation for reservation in self._waiting if not reservation.assigned.done()]
 
-    def _still_waits(self, request: _LaneRequest) -> bool:
+    def _still_waits(self, reservation: QueuedReservation) -> bool:
         """Return whether there is a lane that it may get some time; where there is none, it gets the error."""
-        if request.assigned.done():
+        if reservation.assigned.done():
             return False
         try:
-            if any(lane.is_like(request.reservation.current) for lane in self._usable(request.reservation.choice)):
+            if any(lane.is_like(reservation.current) for lane in self._usable(reservation.choice)):
                 return True
             # What was built for the one that is quarantined does not run on the others; the next attempt is made on those.
-            request.assigned.set_exception(request.reservation.current.refusal())
+            reservation.assigned.set_exception(reservation.current.refusal())
         except DeviceQuarantined as error:
-            request.assigned.set_exception(error)
+            reservation.assigned.set_exception(error)
         return False
 
-    def _free_for(self, request: _LaneRequest) -> DeviceLane | None:
-        current = request.reservation.current
-        alike = (lane for lane in self._usable(request.reservation.choice) if lane.is_like(current) and lane.status is LaneState.FREE)
+    def _free_for(self, reservation: QueuedReservation) -> DeviceLane | None:
+        current = reservation.current
+        alike = (lane for lane in self._usable(reservation.choice) if lane.is_like(current) and lane.status is LaneState.FREE)
         return min(alike, key=lambda lane: (lane is not current, lane.load), default=None)
-
-    @staticmethod
-    def _give(request: _LaneRequest, lane: DeviceLane | None) -> None:
-        if lane is not None:
-            lane.status = LaneState.TAKEN
-            request.assigned.set_result(lane)
 
     def _usable(self, choice: str) -> list[DeviceLane]:
         matches = [lane for lane in self._lanes.values() if _is_meant(lane, choice)]

@@ -9,20 +9,18 @@ import shutil
 import time
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from grader import devices
-from grader.artifacts import ArtifactCache
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import ArtifactCache, SubmissionFiles
 from grader.dispatch.gpus import Gpu
-from grader.dispatch.judge_process import JudgeProcess
-from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, Lanes
+from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, JudgeProcess, Lanes
 from grader.dispatch.warm_boxes import WarmBoxes
 from grader.grading import pipeline
-from grader.grading.ports import Profile, Workspace
+from grader.grading.attempt import Profile, Workspace
 from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, hold_slot, run_directory, shared_slot_directory
 from grader.isolation.settings import BoxSettings
@@ -134,12 +132,13 @@ class LocalFleet:
             access = GpuAccess(index=gpu.index, uuid=gpu.uuid, name=gpu.name, minor=gpu.minor, triton_dir=triton_dir)
             lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
-        self._builders = asyncio.Semaphore(builder_count)
+        builders = asyncio.Semaphore(builder_count)
         self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count)
         # What the server, the pipeline and the breaker call.
         self.cordon, self.quarantine, self.seat = self._lanes.cordon, self._lanes.quarantine, self._lanes.reserve
         self.lanes, self.device_kinds, self.ready_kinds = self._lanes.now, self._lanes.offers, self._lanes.ready
         self.run_box, self.times, self.warm, self.turn = self._warm.run_box, self._warm.times, self._warm.now, Turns().take
+        self.builder: Callable[[], AbstractAsyncContextManager[None]] = lambda: builders
         # While a lane is busy, what goes there next is built.
         self._most = len(lanes) + max(builder_count, len(lanes))
 
@@ -207,12 +206,6 @@ class LocalFleet:
             yield root
         finally:
             shutil.rmtree(root, ignore_errors=True)
-
-    @asynccontextmanager
-    async def builder(self) -> AsyncIterator[None]:
-        """Wait for a core to build on."""
-        async with self._builders:
-            yield
 
 
 def read_profile(path: Path) -> Profile:

@@ -18,7 +18,7 @@ from functools import partial
 
 import structlog
 
-from grader.grading.run_box import IMPORT_S, HeldRunBox, RunBox, started
+from grader.grading.attempt import IMPORT_S, HeldRunBox, RunBox, started
 from grader.isolation import BoxSpec, Isolation
 from grader.isolation.processes import read_host_memory
 from grader.observability.observer import WarmNow

@@ -1,26 +1,315 @@
-"""The state that the steps of one attempt share: its lease, lane, directories and clock, and from these its run boxes and jobs."""
+"""Parts that the steps of one attempt share: run boxes, the seams to the machine that grades, the clock, and from these its jobs.
+
+`grader/dispatch/local_fleet.py` fills the seams.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
+from grader.artifacts import ArtifactCache, SubmissionFiles
+from grader.errors import SandboxBroken
 from grader.extensions import CORE_MODES
 from grader.formats import with_calling_convention
-from grader.grading.ports import Host, LaneReservation, Workspace
-from grader.grading.run_box import HeldRunBox, RunBox
-from grader.isolation import Box, BoxSpec, GpuAccess, Purpose
+from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
+from grader.isolation.cancellation import finish_despite_cancel
 from grader.model import Lease, NewSubmission
 from sandbox.protocol import wire
-from sandbox.protocol.box_files import WAIT
+from sandbox.protocol.box_files import GO, READY, WAIT
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import entry_in
 from sandbox.protocol.wire import Stage, Step
+
+# A run box imports what it needs, waits, and is given one job. Two named pipes in its {link} take it through that, and are there from
+# before its start to after its end. It writes to `ready` once it has imported everything, which is believed for scheduling only. It reads
+# `go`, asleep and without a timer, until it is given its job.
+
+IMPORT_S = 60.0
+
+
+class JobPipes:
+    """The pipes of one box. ready: set once it says that it waits."""
+
+    def __init__(self, link_dir: Path) -> None:
+        self._paths = link_dir / READY, link_dir / GO
+        for path, mode in zip(self._paths, (0o622, 0o644), strict=True):  # whatever the server's umask is
+            path.unlink(missing_ok=True)
+            os.mkfifo(path)
+            path.chmod(mode)
+        # Both ends are held: what is written before the box opens its own stays, and nothing blocks. If this process dies, it reads an end.
+        self._ready, self._go = (os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for path in self._paths)
+        self.ready = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._ready, self._hear)
+
+    def give(self) -> None:
+        """There is a job."""
+        os.write(self._go, b"g")
+
+    def close(self) -> None:
+        """Remove them."""
+        asyncio.get_running_loop().remove_reader(self._ready)
+        for descriptor in (self._ready, self._go):
+            os.close(descriptor)
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+
+    def _hear(self) -> None:
+        self.ready.set()
+        asyncio.get_running_loop().remove_reader(self._ready)  # what else it writes there is of no interest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBox:
+    """A box that waits for its job, and {link} as the host sees it. wall_s: how long it may take for the job."""
+
+    box: Box
+    link_dir: Path
+    wall_s: float
+    pipes: JobPipes
+
+    async def imported(self) -> bool:
+        """Wait until it reports that it has imported everything, or has ended, for IMPORT_S at most. Return whether it has reported,
+        which decides nothing else."""
+        waits = [asyncio.ensure_future(event) for event in (self.pipes.ready.wait(), self.box.wait())]
+        try:
+            await asyncio.wait(waits, timeout=IMPORT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return self.pipes.ready.is_set()
+
+    def give_job(self) -> None:
+        """Let it go on to its judge. Its time counts from here."""
+        self.box.begin(self.wall_s)
+        with suppress(BlockingIOError):  # a pipe is full after thousands of them
+            self.pipes.give()
+
+
+@asynccontextmanager
+async def open_box(isolation: Isolation, spec: BoxSpec) -> AsyncIterator[Box]:
+    """Start a box; an isolation that cannot is our fault. Leaving ends it and waits until nothing of it is left."""
+    try:
+        async with isolation.start(spec) as box:
+            yield box
+    except IsolationBroken as error:
+        raise SandboxBroken(str(error)) from error
+
+
+@asynccontextmanager
+async def started(isolation: Isolation, spec: BoxSpec) -> AsyncIterator[RunBox]:
+    """Start a run box; leaving ends it and waits until nothing of it is left."""
+    assert spec.link_dir is not None
+    pipes = JobPipes(spec.link_dir)
+    try:
+        async with open_box(isolation, spec) as box:
+            yield RunBox(box=box, link_dir=spec.link_dir, wall_s=spec.limits.wall_s, pipes=pipes)
+    finally:
+        pipes.close()
+
+
+class HeldRunBox:
+    """A run box that one task opens and closes, so that it may be begun in one place and ended in another. box: once it has started, or
+    why it has not."""
+
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[RunBox]]) -> None:
+        self._start = start
+        self._finished = asyncio.Event()
+        self._holder: asyncio.Task[None] | None = None
+        self.box: asyncio.Future[RunBox] = asyncio.get_running_loop().create_future()
+
+    @property
+    def opened(self) -> bool:
+        """Return whether it was begun."""
+        return self._holder is not None
+
+    def open(self) -> None:
+        """Begin it, unless it was."""
+        if self._holder is None:
+            self._holder = asyncio.create_task(self._hold())
+
+    async def close(self) -> None:
+        """End it, and wait until nothing of it is left."""
+        self._finished.set()
+        if self._holder is None:
+            return
+        await finish_despite_cancel(asyncio.wait([self._holder]))
+        if self.box.done() and not self.box.cancelled():
+            self.box.exception()  # seen: anybody who asked for the box got it
+        self._holder.result()
+
+    async def _hold(self) -> None:
+        try:
+            async with self._start() as box:
+                self.box.set_result(box)
+                await self._finished.wait()
+        except Exception as error:
+            if self.box.done():
+                raise
+            self.box.set_exception(error)  # anybody who takes the box gets it
+
+
+async def ending(box: Box, patience_s: float) -> BoxExit:
+    """Return how a box ended that should end by itself within this time; after it the box is killed."""
+    try:
+        async with asyncio.timeout(patience_s):
+            return await box.wait()
+    except TimeoutError:
+        return await box.kill()
+
+
+@asynccontextmanager
+async def closed_link(box: Box, link: Path) -> AsyncIterator[None]:
+    """While inside, tell the judge when the box has ended, so that it does not wait for a runner that never comes."""
+    closed = link.with_name(f"{link.name}.closed")
+    closed.unlink(missing_ok=True)  # of the box before
+
+    async def watch() -> None:
+        await box.wait()
+        closed.touch()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+
+# The seams between grading and the machine that it is done on.
+
+MEASURE_FACTOR = 3.0  # warm-up, what is taken alone, turns taken again
+COMPILE_S, AUTOTUNE_S = 60.0, 900.0  # of torch.compile for one shape, when a judge first meets the problem
+
+
+class Lane(Protocol):
+    """A device and its judge, ours until the context is left. By then the run box is gone, for the device is checked after."""
+
+    @property
+    def environment(self) -> wire.Environment:
+        """Return the environment that reports from here name."""
+
+    def judge(self, job: wire.Job) -> AsyncIterator[wire.Fact]:
+        """The judge's facts up to Finished or Broken; JudgeBroken where it died."""
+
+
+class LaneReservation(Protocol):
+    """Place of an attempt at a lane, from before the build on. It may end up at another lane whose device is alike."""
+
+    @property
+    def gpu(self) -> GpuAccess | None:
+        """The GPU of the lane, as its run box gets it; None on the emulated device."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of device of the lane."""
+
+    @property
+    def idle(self) -> bool:
+        """Return whether a run box may be started before the lane is asked for. Where there is a GPU it is then kept for this seat."""
+
+    @property
+    def contended(self) -> bool:
+        """Return whether more attempts have a place at lanes like this one than there are such lanes."""
+
+    async def environment(self) -> wire.Environment:
+        """Return the environment that reports from this lane name."""
+
+    def lane(self) -> AbstractAsyncContextManager[Lane]:
+        """Wait for the device. One job at a time is on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """Directories and slot of an attempt; all gone when the attempt ends."""
+
+    source_dir: Path
+    out_dir: Path
+    link_dir: Path
+    artifact_path: Path
+    slot: int
+    box_id: str
+    make_output: Callable[[], AbstractContextManager[Path]]  # a fresh {out} for another box
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Limits of boxes, and how long the judge is patient; `sandbox/profiles/limits.toml`."""
+
+    build: Limits
+    run: Limits  # on the emulated device
+    run_cuda: Limits
+    load_s: float
+    measure_s: float
+    practice_s: float = 1.5  # for all workloads together, on the emulated device; in each process of a ranked submission
+    precision: float = 0.01
+    ranked_precision: float = 0.005
+    sweep_measure_s: float = 2.0
+    sweep_s: float = 900.0
+    sweep_process_count: int = 4
+
+    def run_limits(self, problem: wire.ProblemSpec, mode: wire.Mode, *, on_gpu: bool, measure_s: float | None = None) -> Limits:
+        """A run box's limits: what one workload takes, and for every workload that is timed as much more as the judge may take for it,
+        its baselines' compilation too. A runner that hangs meets the judge's own limits long before. measure_s: as the submission asks."""
+        limits = self.run_cuda if on_gpu else self.run
+        if mode in (wire.Mode.TEST, wire.Mode.SANITIZE, wire.Mode.PROFILE):
+            return limits
+        if mode is wire.Mode.SWEEP:  # however many sizes: the last one begins before sweep_s is over
+            return replace(limits, wall_s=limits.wall_s + self.sweep_s, cpu_s=limits.cpu_s + self.sweep_s)
+        compile_s = COMPILE_S + AUTOTUNE_S * ("max-autotune" in problem.baselines) if on_gpu else 0.0
+        more_s = len(problem.workloads) * (MEASURE_FACTOR * max(self.measure_s, measure_s or 0.0) + compile_s)
+        # A runner that waits for the judge keeps a core busy.
+        return replace(limits, wall_s=limits.wall_s + more_s, cpu_s=limits.cpu_s + more_s)
+
+    def timing(self, submission: NewSubmission, problem: wire.ProblemSpec, *, on_gpu: bool) -> tuple[float, float]:
+        """Return for how long a workload is measured at most, and how narrow its intervals are to be: as the submission asks, where that
+        is allowed (`grader/intake/gate.py`); else as the profile says. On the emulated device all times are practice, and short."""
+        ranked = submission.mode is wire.Mode.RANKED
+        precision, measure_s = (None, None) if ranked else (submission.precision, submission.measure_s)
+        if measure_s is None:
+            measure_s = self.measure_s
+            if submission.mode in (wire.Mode.BENCHMARK, wire.Mode.RANKED) and not on_gpu:
+                measure_s = min(measure_s, self.practice_s / max(1, sum(not workload.hidden for workload in problem.workloads)))
+        return measure_s, precision or (self.ranked_precision if ranked else self.precision)
+
+
+class Host(Protocol):
+    """Needs of grading from the machine that it runs on."""
+
+    isolation: Isolation
+    profile: Profile
+    cache: ArtifactCache | None  # None: everything is built
+    files: SubmissionFiles | None  # None: no file of a submission is kept
+
+    def builder(self) -> AbstractAsyncContextManager[None]:
+        """Wait for a core to build on."""
+
+    def turn(self, *, secret: bool) -> AbstractAsyncContextManager[None]:
+        """Wait until a box may run code of submissions here. secret: whether it meets secret workloads of a competition; such boxes and
+        all others are never alive at the same time. Ends when the box is gone; a task holds one turn at most."""
+
+    def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
+        """Make an attempt's directories."""
+
+    def run_box(self, spec: BoxSpec) -> AbstractAsyncContextManager[RunBox]:
+        """A run box of this specification, which waits for its job. Leaving ends it."""
+
+    def times(self, attempt: object, *, busy: bool, by_host_clock: bool) -> None:
+        """An attempt times something, or no longer: meanwhile nothing is started on this host that can wait and would disturb it.
+
+        by_host_clock: whether the host's clock times it, and not that of a GPU.
+        """
+
+    def seat(self, device_kind: str) -> AbstractContextManager[LaneReservation]:
+        """Sit down at a lane of that kind, where the fewest sit."""
+
 
 OpenRunBox = Callable[[], AbstractAsyncContextManager[RunBox]]
 

@@ -8,10 +8,12 @@ stores the submission: quotas, bans, and the time.
 from __future__ import annotations
 
 import posixpath
+import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import cast
 
@@ -21,15 +23,14 @@ from grader.api.resource_names import PROBLEMS, SUBMISSIONS, resource_id, violat
 from grader.config import Settings
 from grader.errors import FieldViolation, InvalidSubmission, ModeNotInstalled, NoSuchDevice, SettingsInvalid
 from grader.extensions import NoCompetitions, SubmitPolicy
-from grader.intake import languages
-from grader.intake.labels import check_labels
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
 from grader.problems.store import Problems
 from grader.rules.quotas import AdmissionPolicy, Quota
 from grader.v1 import grader_service_pb2, submission_pb2
 from sandbox.protocol import wire
-from sandbox.protocol.languages import languages as known_languages
+from sandbox.protocol.languages import LanguageInfo, languages
 from sandbox.protocol.signatures import declaration, entry_in
+from sandbox.protocol.source_tokens import COMMENT, C, tokens
 
 SOURCE_COUNT_LIMIT = 64
 PATH_LIMIT_BYTES = 200
@@ -38,6 +39,11 @@ PRECISION_LEAST, PRECISION_MOST = 0.001, 0.2
 MEASURE_LEAST_S, MEASURE_MOST_S = 0.1, 30.0
 REUSED_MODES = frozenset({wire.Mode.TEST, wire.Mode.BENCHMARK})
 _TIMED = {"precision": (wire.Mode.BENCHMARK, wire.Mode.SWEEP), "measure_duration": (wire.Mode.BENCHMARK,)}
+
+
+class _Violations(list[FieldViolation]):
+    def add(self, field: str, text: str) -> None:
+        self.append(FieldViolation(field, text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +59,12 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionGate:
-    """Problems that submissions are for, the terms of competitions, and the server's own quotas."""
+    """Problems that submissions are for, the terms of competitions, and the server's own quotas and limit for each user's queue."""
 
     problems: Problems
     policy: SubmitPolicy
     quotas: Sequence[Quota] = ()
+    user_queue_limit: int | None = None
 
     def check(self, request: grader_service_pb2.SubmitRequest, device_kinds: Sequence[str]) -> Accepted:
         """Return what may be stored. Raises InvalidSubmission, NoSuchDevice, ProblemNotFound, and what the terms are refused by."""
@@ -69,7 +76,8 @@ class SubmissionGate:
             except ModeNotInstalled as error:
                 raise InvalidSubmission([FieldViolation("mode", error.detail)]) from None
             problem = accepted.problem if mode is None else mode.plan(message, accepted.problem, device_kinds)
-            return replace(accepted, problem=problem, policy=AdmissionPolicy(quotas=tuple(self.quotas)))
+            admission = AdmissionPolicy(quotas=tuple(self.quotas), user_queue_limit=self.user_queue_limit)
+            return replace(accepted, problem=problem, policy=admission)
         terms = self.policy.terms(request, device_kinds)
         accepted = check_submission(request, terms.problem, device_kinds)
         if accepted.submission.mode not in extensions.CORE_MODES:
@@ -78,7 +86,9 @@ class SubmissionGate:
             raise InvalidSubmission([FieldViolation("mode", text)])
         terms.check(accepted.submission, accepted.problem)
         submission = replace(accepted.submission, device_kind=terms.device_kind, competition_id=terms.competition_id)
-        return replace(accepted, submission=submission, policy=AdmissionPolicy(admit=terms.admit, quotas=(*terms.quotas, *self.quotas)))
+        quotas = (*terms.quotas, *self.quotas)
+        admission = AdmissionPolicy(admit=terms.admit, quotas=quotas, user_queue_limit=self.user_queue_limit)
+        return replace(accepted, submission=submission, policy=admission)
 
     def quotas_at(self, now: datetime) -> list[Quota]:
         """Return all that limit a user now."""
@@ -111,11 +121,10 @@ def check_submission(
     """Check fields and files. Raises InvalidSubmission with all violations, ProblemNotFound (by find_problem), NoSuchDevice."""
     message = request.submission
     sources = tuple(SourceFile(path=source.path, content=source.content) for source in message.sources)
-    violations = [*check_request_id(request.request_id), *check_sources(sources)]
+    violations = _Violations([*check_request_id(request.request_id), *check_sources(sources)])
     entry = message.entry
     if len(entry) > ENTRY_LIMIT_CHARS or (entry and not (entry.isidentifier() and entry.isascii())):
-        text = f"{entry[:40]!r} is not a function name; write letters, digits and '_', or leave it out"
-        violations.append(FieldViolation("entry", text))
+        violations.add("entry", f"{entry[:40]!r} is not a function name; write letters, digits and '_', or leave it out")
     violations += check_labels(message.tags, message.parent, message.annotations)
     if (wrong_name := violation(PROBLEMS, message.problem, "problem")) is not None:
         text = f"{wrong_name.description}; `grader-cli problems list` lists them"
@@ -126,26 +135,25 @@ def check_submission(
         mode = messages.mode_from_proto(message.mode)
     except ValueError:
         mode, names = wire.Mode.BENCHMARK, ", ".join(f"MODE_{mode.name}" for mode in wire.Mode)
-        violations.append(FieldViolation("mode", f"{int(message.mode)} is not known here; take one of: {names}"))
+        violations.add("mode", f"{int(message.mode)} is not known here; take one of: {names}")
     if message.HasField("sweep") and mode is not wire.Mode.SWEEP:
-        violations.append(FieldViolation("sweep", "is for MODE_SWEEP only; set that mode, or leave it out"))
+        violations.add("sweep", "is for MODE_SWEEP only; set that mode, or leave it out")
     violations += check_precision(message, mode)
     if request.allow_cached_result and mode not in REUSED_MODES:
         text = f"a result is never reused in MODE_{mode.name}; leave it out, or take MODE_TEST or MODE_BENCHMARK"
-        violations.append(FieldViolation("allow_cached_result", text))
+        violations.add("allow_cached_result", text)
     language, wrong_language = _language(message.language, sources, problem)
     violations += wrong_language
-    info = known_languages().get(language)
+    info = languages().get(language)
     if info is not None and 0 < info.file_limit < len(sources):
         limit = "a single file" if info.file_limit == 1 else f"at most {info.file_limit} files"
-        text = f"a {language} submission must be {limit} (got {len(sources)}); embed CUDA sources as strings"
-        violations.append(FieldViolation("sources", text))
+        violations.add("sources", f"a {language} submission must be {limit} (got {len(sources)}); embed CUDA sources as strings")
     if not violations:
-        remedy = languages.missing_entry(language, sources, entry or entry_in(problem.spec, language))
+        remedy = missing_entry(language, sources, entry or entry_in(problem.spec, language))
         if remedy is not None:
             signature = declaration(problem.spec, language)
             text = f"the entry point is missing: {remedy}" + (f"; the problem asks for `{signature}`" if signature else "")
-            violations.append(FieldViolation("entry" if entry else "sources", text))
+            violations.add("entry" if entry else "sources", text)
     if violations:
         raise InvalidSubmission(violations)
     if message.device_kind and not devices.is_offered(message.device_kind, device_kinds):
@@ -173,25 +181,23 @@ def check_sources(sources: Sequence[SourceFile]) -> list[FieldViolation]:
         return [FieldViolation("sources", "there are none; add at least one file")]
     if len(sources) > SOURCE_COUNT_LIMIT:
         return [FieldViolation("sources", f"there are {len(sources)}, and at most {SOURCE_COUNT_LIMIT} are taken; join some")]
-    violations, first_index = [], dict[str, int]()
+    violations, first_index = _Violations(), dict[str, int]()
     for index, source in enumerate(sources):
         if (fault := _path(source.path)) is not None:
-            violations.append(FieldViolation(f"sources[{index}].path", fault))
+            violations.add(f"sources[{index}].path", fault)
         elif source.path in first_index:
-            text = f"{source.path!r} is also the path of sources[{first_index[source.path]}]; rename one"
-            violations.append(FieldViolation(f"sources[{index}].path", text))
+            violations.add(f"sources[{index}].path", f"{source.path!r} is also the path of sources[{first_index[source.path]}]; rename one")
         elif (above := next((file.path for file in sources if source.path.startswith(file.path + "/")), None)) is not None:
-            text = f"{source.path!r} lies in {above!r}, which is a file here; rename one"
-            violations.append(FieldViolation(f"sources[{index}].path", text))
+            violations.add(f"sources[{index}].path", f"{source.path!r} lies in {above!r}, which is a file here; rename one")
         if not source.content.strip() and PurePosixPath(source.path).name != "__init__.py":  # it makes its directory a package
-            violations.append(FieldViolation(f"sources[{index}].content", "is empty; leave the file out, or send what it holds"))
+            violations.add(f"sources[{index}].content", "is empty; leave the file out, or send what it holds")
         elif "\0" in source.content:
-            violations.append(FieldViolation(f"sources[{index}].content", "holds a NUL character, so it is not text; send source code"))
+            violations.add(f"sources[{index}].content", "holds a NUL character, so it is not text; send source code")
         first_index.setdefault(source.path, index)
     size = sum(len(source.content.encode()) for source in sources)
     if size > SOURCE_LIMIT_BYTES:
         text = f"hold {size} bytes together, and at most {SOURCE_LIMIT_BYTES} (1 MiB) are taken; leave out what the kernel does not need"
-        violations.append(FieldViolation("sources", text))
+        violations.add("sources", text)
     return violations
 
 
@@ -230,9 +236,9 @@ def _language(language: str, sources: Sequence[SourceFile], problem: Problem) ->
     if language and language not in problem.languages:
         text = f"problem {problem.problem_id!r} does not take {language!r}; take one of: {choices}"
         return language, [FieldViolation("language", text)]
-    detected = language or languages.detect(sources)
+    detected = language or detect(sources)
     if detected is None:
-        suffixes = ", ".join(dict.fromkeys(suffix for info in known_languages().values() for suffix in info.suffixes))
+        suffixes = ", ".join(dict.fromkeys(suffix for info in languages().values() for suffix in info.suffixes))
         text = f"no source is of a known kind ({suffixes}); name the file so, or set one of: {choices}"
         return "", [FieldViolation("language", text)]
     if detected not in problem.languages:
@@ -243,7 +249,7 @@ def _language(language: str, sources: Sequence[SourceFile], problem: Problem) ->
 
 def check_precision(message: submission_pb2.Submission, mode: wire.Mode) -> list[FieldViolation]:
     """Return the violations of `precision` and `measure_duration`. Ranked results are measured alike, so there is no choice."""
-    violations = []
+    violations = _Violations()
     for name, modes in _TIMED.items():
         if message.HasField(name) and mode not in modes:
             names = " and ".join(f"MODE_{choice.name}" for choice in modes)
@@ -251,15 +257,91 @@ def check_precision(message: submission_pb2.Submission, mode: wire.Mode) -> list
             if mode is wire.Mode.RANKED:
                 text = f"is for {names} only: the server decides how ranked results are measured, the same for everybody; leave it out"
             elif mode is wire.Mode.SWEEP:
-                text = f"is for {names} only; set `sweep.measure_duration` for a sweep"
-            violations.append(FieldViolation(name, text))
+                violations.add(name, f"is for {names} only; set `sweep.measure_duration` for a sweep")
     if message.HasField("precision") and not PRECISION_LEAST <= message.precision <= PRECISION_MOST:
         bounds = f"from {PRECISION_LEAST:g} to {PRECISION_MOST:g} ({100 * PRECISION_LEAST:g} to {100 * PRECISION_MOST:g} %)"
         text = f"is {message.precision:g} ({100 * message.precision:g} %); it has to be {bounds}, such as 0.01 for one percent"
-        violations.append(FieldViolation("precision", text))
+        violations.add("precision", text)
     if message.HasField("measure_duration"):
         seconds = message.measure_duration.seconds + message.measure_duration.nanos / 1e9
         if not MEASURE_LEAST_S <= seconds <= MEASURE_MOST_S:
-            text = f"is {seconds:g} s; it has to be from {MEASURE_LEAST_S:g} s to {MEASURE_MOST_S:g} s"
-            violations.append(FieldViolation("measure_duration", text))
+            violations.add("measure_duration", f"is {seconds:g} s; it has to be from {MEASURE_LEAST_S:g} s to {MEASURE_MOST_S:g} s")
     return violations
+
+
+# The server's half of the languages: which one a submission is in, and whether its entry point can be there at all. Only sure misses are
+# reported: a submission that might build goes to the builder, which knows.
+
+_CONTINUED_LINE = re.compile(r"\\[ \t]*+\r?\n")
+
+
+@lru_cache(maxsize=1)  # what language it is and what it lacks are asked one after the other
+def _code(sources: tuple[SourceFile, ...]) -> str:
+    """All sources as one text without comments, and with continued lines joined."""
+    texts = []
+    for source in sources:
+        parts = tokens(C, _CONTINUED_LINE.sub("", source.content))
+        # A comment that is not closed is an error, which the builder reports.
+        texts.append("".join(" " if kind == COMMENT and (part.startswith("//") or part.endswith("*/")) else part for kind, part in parts))
+    return "\n".join(texts)
+
+
+def detect(sources: Sequence[SourceFile]) -> str | None:
+    """The language's name; None where no file is of a known one. A language without a marker is what remains."""
+    suffixes = {PurePosixPath(source.path).suffix for source in sources}
+    fitting = [info for info in languages().values() if not suffixes.isdisjoint(info.suffixes)]
+    if not fitting:
+        return None
+    first = min(fitting, key=lambda info: info.is_c)  # a Python module may bring CUDA files along
+    rivals = [info for info in fitting if info.suffixes == first.suffixes]
+    marked = [info for info in rivals if info.marker is not None and info.marker.search(_text(info, sources))]
+    return next((info.name for info in (*marked, *rivals) if info in marked or info.marker is None), None)
+
+
+def missing_entry(language: str, sources: Sequence[SourceFile], entry: str) -> str | None:
+    """Say what to do about an entry point that is surely not there; None where it may be."""
+    info = languages().get(language)
+    return None if info is None else info.missing_entry(_text(info, sources), entry)
+
+
+def _text(language: LanguageInfo, sources: Sequence[SourceFile]) -> str:
+    return _code(tuple(sources)) if language.is_c else "\n".join(source.content for source in sources)
+
+
+# The tags, the parent's name and the annotations of a submission.
+
+TAG_LIMIT, ANNOTATION_LIMIT = 16, 16
+TAG_LIMIT_CHARS, ID_LIMIT_CHARS, VALUE_LIMIT_CHARS = 64, 64, 256
+_TAG = re.compile(rf"[A-Za-z0-9._/:=-]{{1,{TAG_LIMIT_CHARS}}}")
+_PLAIN = f"write 1 to {TAG_LIMIT_CHARS} letters, digits and characters of '._/:=-'"
+
+
+def check_labels(tags: Sequence[str], parent: str, annotations: Mapping[str, str]) -> list[FieldViolation]:
+    """Return their violations, by field."""
+    violations = _Violations()
+    if len(tags) > TAG_LIMIT:
+        violations.add("tags", f"there are {len(tags)}; send at most {TAG_LIMIT}")
+    for index, tag in enumerate(tags if len(tags) <= TAG_LIMIT else ()):
+        violations += check_tag(tag, f"tags[{index}]")
+        if tag in tags[:index]:
+            violations.add(f"tags[{index}]", f"{tag[:TAG_LIMIT_CHARS]!r} is sent twice; send it once")
+    if parent and (wrong := violation(SUBMISSIONS, parent, "parent")) is not None:
+        violations.append(wrong)
+    elif len(parent) > len(SUBMISSIONS) + 1 + ID_LIMIT_CHARS or "\0" in parent:
+        violations.add("parent", "is not the name of a submission; send one as Submit returned it")
+    if len(annotations) > ANNOTATION_LIMIT:
+        return [*violations, FieldViolation("annotations", f"there are {len(annotations)}; send at most {ANNOTATION_LIMIT}")]
+    for key, value in sorted(annotations.items()):
+        field = f"annotations[{key[:TAG_LIMIT_CHARS]!r}]"
+        if not _TAG.fullmatch(key):
+            violations.add(field, f"this key is not plain; {_PLAIN}")
+        elif len(value) > VALUE_LIMIT_CHARS:
+            violations.add(field, f"its value has {len(value)} characters; send at most {VALUE_LIMIT_CHARS}")
+        elif not value.isprintable():
+            violations.add(field, "its value has a character that does not print, such as a line end; leave it out")
+    return violations
+
+
+def check_tag(tag: str, field: str) -> list[FieldViolation]:
+    """Return the violations of a tag."""
+    return [] if _TAG.fullmatch(tag) else [FieldViolation(field, f"{tag[:TAG_LIMIT_CHARS]!r} is not a tag; {_PLAIN}")]

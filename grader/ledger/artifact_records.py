@@ -1,4 +1,4 @@
-"""Which files belong to which submission.  Their bytes are elsewhere: `grader/artifacts/files.py`."""
+"""Which files belong to which submission.  Their bytes are elsewhere: `grader/artifacts.py`."""
 
 from __future__ import annotations
 

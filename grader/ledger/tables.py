@@ -143,7 +143,7 @@ events = sa.Table(
     sa.Column("fact", sa.Text),
 )
 
-# Files that an attempt left: their bytes lie by digest in a directory of the server that graded it (`grader/artifacts/files.py`).
+# Files that an attempt left: their bytes lie by digest in a directory of the server that graded it (`grader/artifacts.py`).
 artifacts = sa.Table(
     "artifacts",
     metadata,

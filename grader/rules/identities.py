@@ -26,21 +26,16 @@ _DOMAIN = re.compile(r"@[a-z0-9-]+(\.[a-z0-9-]+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRule:
-    """Users who may sign in: those whose claim has this value. An e-mail address has to be verified by the provider."""
+    """Users who may sign in: those whose claim has this value; of an e-mail address, which has to be verified, its @DOMAIN."""
 
     claim: str
     value: str
-
-    @property
-    def domain(self) -> bool:
-        """True where value is a domain of e-mail addresses."""
-        return self.value.startswith("@")
 
     def holds(self, claims: Mapping[str, Any]) -> bool:
         """Return whether the claim has the value, or a list that contains it."""
         if self.claim == EMAIL:  # many providers let users write an address that they do not have
             address = _verified_email(claims).lower()
-            return address.endswith(self.value) if self.domain else address == self.value
+            return address.endswith(self.value) if self.value.startswith("@") else address == self.value
         value = claims.get(self.claim)
         return self.value in value if isinstance(value, list) else value == self.value
 

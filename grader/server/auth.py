@@ -27,36 +27,20 @@ NEWCOMER_S = 0.1  # a key that is not known may be new: the ledger is read for s
 RECHECK_S = 1.0  # how often a stream's key is looked at again
 
 PREFIX = "/grader.v1.GraderService/"
-# A method that is not here is refused. None: every valid key will do.
-METHODS: Mapping[str, Scope | None] = {
-    "Submit": Scope.SUBMIT,
-    "BatchSubmit": Scope.SUBMIT,
-    "CancelSubmission": Scope.SUBMIT,
-    "GetSubmission": Scope.READ,
-    "ListSubmissions": Scope.READ,
-    "WatchSubmission": Scope.READ,
-    "WatchSubmissions": Scope.READ,
-    "ListArtifacts": Scope.READ,
-    "DownloadArtifact": Scope.READ,
-    "GetProblem": Scope.READ,
-    "ListProblems": Scope.READ,
-    "GetCompetition": Scope.READ,
-    "ListCompetitions": Scope.READ,
-    "GetLeaderboard": Scope.READ,
-    "GetCaller": None,
-    "CreateRejudge": Scope.ADMIN,
-    "GetRejudge": Scope.ADMIN,
-    "ListRejudges": Scope.ADMIN,
-    "ApplyRejudge": Scope.ADMIN,
-    "DiscardRejudge": Scope.ADMIN,
-    "WithdrawSubmission": Scope.SUBMIT,
-    "RestoreSubmission": Scope.ADMIN,
-    "BanUser": Scope.ADMIN,
-    "LiftBan": Scope.ADMIN,
-    "ListBans": Scope.ADMIN,
-    "ListCompetitionActions": Scope.ADMIN,
-    "ReloadCompetitions": Scope.ADMIN,
+_METHODS_OF_SCOPE = {
+    None: ("GetCaller",),  # every valid key will do
+    Scope.SUBMIT: ("Submit", "BatchSubmit", "CancelSubmission", "WithdrawSubmission"),
+    Scope.READ: (
+        *("GetSubmission", "ListSubmissions", "WatchSubmission", "WatchSubmissions", "ListArtifacts", "DownloadArtifact"),
+        *("GetProblem", "ListProblems", "GetCompetition", "ListCompetitions", "GetLeaderboard"),
+    ),
+    Scope.ADMIN: (
+        *("CreateRejudge", "GetRejudge", "ListRejudges", "ApplyRejudge", "DiscardRejudge", "RestoreSubmission"),
+        *("BanUser", "LiftBan", "ListBans", "ListCompetitionActions", "ReloadCompetitions"),
+    ),
 }
+# A method that is not here is refused.
+METHODS: Mapping[str, Scope | None] = {method: scope for scope, methods in _METHODS_OF_SCOPE.items() for method in methods}
 
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"  # every valid key will do
 
@@ -199,8 +183,9 @@ def server_credentials(settings: Settings) -> grpc.ServerCredentials | None:
             raise SettingsInvalid("tls_certificate", text)
         return None
     files = _Files(certificate, key)
+    first, _ = files.read()
     # The stub forgets that None is an answer: as before.
-    return grpc.dynamic_ssl_server_credentials(files.first(), files.renewed)  # type: ignore[arg-type]
+    return grpc.dynamic_ssl_server_credentials(first, files.renewed)  # type: ignore[arg-type]
 
 
 _Stamp = tuple[tuple[int, ...] | None, ...]
@@ -213,17 +198,13 @@ class _Files:
         self._certificate, self._key = certificate, key
         self._looked_at = self._stamp()
 
-    def first(self) -> grpc.ServerCertificateConfiguration:
-        """To start with; SettingsInvalid."""
-        return self._read()[0]
-
     def renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Return what to serve with from now on; None: as before. Asked by a thread of gRPC's at every new connection, one at a time."""
         stamp = self._stamp()
         if stamp == self._looked_at:
             return None
         try:
-            read, end_time = self._read()
+            configuration, end_time = self.read()
         except (SettingsInvalid, OSError) as error:  # half of it is written, or it is no good: what was served is better than nothing
             self._looked_at = stamp
             log.error("tls_certificate_not_renewed", path=str(self._certificate), problem=str(error), remedy="fix it; no restart is needed")
@@ -232,7 +213,7 @@ class _Files:
             return None
         self._looked_at = stamp
         log.info("tls_certificate_renewed", path=str(self._certificate), end_time=end_time.isoformat())
-        return read
+        return configuration
 
     def _stamp(self) -> _Stamp:
         """Differs when a file was written, replaced, or a link to it moved."""
@@ -246,8 +227,8 @@ class _Files:
                 stamps.append((status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino))
         return tuple(stamps)
 
-    def _read(self) -> tuple[grpc.ServerCertificateConfiguration, datetime]:
-        """Both, tried; and until when they may be used."""
+    def read(self) -> tuple[grpc.ServerCertificateConfiguration, datetime]:
+        """Both, tried, and until when they may be used; SettingsInvalid."""
         chain, secret = _read("tls_certificate", self._certificate), _read("tls_key", self._key)
         end_time = usable_until(self._certificate, self._key)
         if end_time - datetime.now(UTC) < _SOON:
@@ -329,12 +310,14 @@ def identity_provider(settings: Settings) -> IdentityProvider | None:
     _check_url("public_url", settings.public_url, "https://grader.example.org")
     if urlsplit(settings.public_url).path not in ("", "/"):
         raise SettingsInvalid("public_url", f"{settings.public_url!r} has a path; pages are at the root of a host, so leave it out")
-    if not settings.oidc_client_id:
-        raise SettingsInvalid("oidc_client_id", "is missing; register this server with the provider, and pass the id that it gives")
-    if settings.oidc_client_secret_file is None:
-        raise SettingsInvalid("oidc_client_secret_file", "is missing; write the client's secret to a file of mode 0600, and name it")
-    if not settings.oidc_allow:
-        raise SettingsInvalid("oidc_allow", f"is missing; say which users of the provider may sign in: {RULE_FORMS}")
+    for setting, remedy in (
+        ("oidc_client_id", "register this server with the provider, and pass the id that it gives"),
+        ("oidc_client_secret_file", "write the client's secret to a file of mode 0600, and name it"),
+        ("oidc_allow", f"say which users of the provider may sign in: {RULE_FORMS}"),
+    ):
+        if not getattr(settings, setting):
+            raise SettingsInvalid(setting, f"is missing; {remedy}")
+    assert settings.oidc_client_secret_file is not None
     try:
         rules = claim_rules(settings.oidc_allow)
     except ValueError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 from grader import devices
 from grader.isolations import choices
-from grader.server.installed_version import installed_version
+from grader.server import installed_version
 from sandbox.protocol.entry_points import EntryPointInvalid
 
 # `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
@@ -22,25 +22,21 @@ DATABASE_VARIABLE = "GRADER_DATABASE"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve, or do what the first word says. 0 after a drain, 2 where the settings or the problems are wrong, 3 where we fail."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = words[0] if words and words[0] in COMMANDS else None
     try:
-        return _main(list(sys.argv[1:] if arguments is None else arguments))
+        options = {} if command else {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
+        if find_spec("sqlalchemy") is None:
+            remedy = "pip install '.[server,judge]' ./grader_extensions in a clone"
+            sys.stderr.write(f"grader-server needs packages that are not installed: {remedy}\n")
+            return 2
+        if command:
+            return int(import_module(f"grader.server.commands.{command}").main(words[1:]))
+        # Only now: what serves takes most of a second to import, and --help does not need it.
+        return int(import_module("grader.server.running").run(options))
     except EntryPointInvalid as error:
         sys.stderr.write(f"grader-server: {error}\n")
         return 2
-
-
-def _main(words: list[str]) -> int:
-    command = words[0] if words and words[0] in COMMANDS else None
-    options = {} if command else {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
-    if find_spec("sqlalchemy") is None:
-        remedy = "pip install '.[server,judge]' ./grader_extensions in a clone"
-        sys.stderr.write(f"grader-server needs packages that are not installed: {remedy}\n")
-        return 2
-    if command:
-        return int(import_module(f"grader.server.commands.{command}").main(words[1:]))
-    # Only now: what serves takes most of a second to import, and --help does not need it.
-    serve = import_module("grader.server.serve")
-    return int(serve.run(options))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="submissions that each user may make in an hour, in addition to a competition's own limit (0: any)",
     )
-    add("--daily-limit", type=int, metavar="N", help="as --hourly-limit, in 24 hours (0: any)")
+    add("--daily-limit", metavar="N", help="as --hourly-limit, in 24 hours (0: any)")
     add_grading_options(command_parser)
     add("--fleet", metavar="FLEET", help="what grades: local, this host, or remote, workers that join at --fleet-listen (local)")
     add("--fleet-listen", metavar="ADDRESS", help="HOST:PORT, with mutual TLS, or unix:/PATH: where workers join (127.0.0.1:50552)")
@@ -87,18 +83,18 @@ def parser() -> argparse.ArgumentParser:
         default=None,
         help="serve other hosts in plain text: a proxy in front does TLS, and no one else can connect",
     )
-    add("--queue-limit", type=int, metavar="N", help="submissions that may wait before more are refused (1000)")
+    add("--queue-limit", metavar="N", help="submissions that may wait before more are refused (1000)")
     add(
         "--user-queue-share",
         type=float,
         metavar="PART",
         help="the share of the queue that one user may fill, if keys are required; 1: all of it (0.25)",
     )
-    add("--connection-limit", type=int, metavar="N", help="connections to the API that may be open (4096)")
-    add("--web-connection-limit", type=int, metavar="N", help="connections to the web port that may be open (512)")
-    add("--web-address-limit", type=int, metavar="N", help="the same from one address; behind a proxy, set both to the same number (128)")
-    add("--health-call-limit", type=int, metavar="N", help="calls of the health service that may be open: they need no key (256)")
-    add("--health-address-limit", type=int, metavar="N", help="the same from one address (64)")
+    add("--connection-limit", metavar="N", help="connections to the API that may be open (4096)")
+    add("--web-connection-limit", metavar="N", help="connections to the web port that may be open (512)")
+    add("--web-address-limit", metavar="N", help="the same from one address; behind a proxy, set both to the same number (128)")
+    add("--health-call-limit", metavar="N", help="calls of the health service that may be open: they need no key (256)")
+    add("--health-address-limit", metavar="N", help="the same from one address (64)")
     add_process_options(command_parser)
     add("--web", metavar="ADDRESS", help="serve pages, /metrics, /healthz and /readyz at PORT of this host, or at HOST:PORT (off)")
     add("--public-url", metavar="URL", help="where browsers reach the pages, such as https://grader.example.org; for OpenID Connect")
@@ -113,15 +109,15 @@ def parser() -> argparse.ArgumentParser:
         help="which of its users may sign in, by one rule of several: @DOMAIN for verified e-mail addresses, CLAIM=VALUE, or anyone",
     )
     add("--trace", metavar="URL", help="send OpenTelemetry traces there; needs the extra 'trace' ($OTEL_EXPORTER_OTLP_ENDPOINT, or off)")
-    add("--retain-sources-days", type=int, metavar="N", help="remove sources so long after the end; verdicts and scores stay (0: never)")
-    add("--retain-events-days", type=int, metavar="N", help="remove events of attempts that decide no verdict, in the same way (0: never)")
-    add("--retain-artifacts-days", type=int, metavar="N", help="remove the files of profiles so long after they were made (30; 0: never)")
+    add("--retain-sources-days", metavar="N", help="remove sources so long after the end; verdicts and scores stay (0: never)")
+    add("--retain-events-days", metavar="N", help="remove events of attempts that decide no verdict, in the same way (0: never)")
+    add("--retain-artifacts-days", metavar="N", help="remove the files of profiles so long after they were made (30; 0: never)")
     add(
         "--submission-files-dir",
         metavar="DIR",
         help="where the files of profiles are kept; servers that share a database should share it (in the state directory)",
     )
-    add("--submission-files-bytes", type=int, metavar="N", help="the size limit of all these files; the oldest are removed first (4 GiB)")
+    add("--submission-files-bytes", metavar="N", help="the size limit of all these files; the oldest are removed first (4 GiB)")
     return command_parser
 
 
@@ -138,21 +134,21 @@ def add_grading_options(parser: argparse.ArgumentParser) -> None:
         "($GRADER_RESIDENT_TOOLCHAIN, or where three times the copy's size is free)",
     )
     add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
-    add("--lanes", type=int, metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
+    add("--lanes", metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
     add(
         "--warm-boxes",
         type=int,
         metavar="N",
         help="run boxes that wait for the next job, with everything imported; 160 MB each, 320 MB on a GPU (two more than lanes and GPUs)",
     )
-    add("--cache-bytes", type=int, metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")
-    add("--builders", type=int, metavar="N", help="builds done at once (as many as lanes and memory leave cores for)")
+    add("--cache-bytes", metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")
+    add("--builders", metavar="N", help="builds done at once (as many as lanes and memory leave cores for)")
 
 
 def add_process_options(parser: argparse.ArgumentParser) -> None:
     """How a program that serves ends, and what it logs."""
     add: Any = parser.add_argument
-    add("--drain-s", type=float, metavar="S", help="how long running submissions may go on after SIGTERM (60)")
+    add("--drain-s", metavar="S", help="how long running submissions may go on after SIGTERM (60)")
     add("--log-format", choices=("console", "json"), help="how to log, to standard error (console)")
     add("--log-level", choices=("debug", "info", "warning", "error"), help="the lowest level that is logged (info)")
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -18,18 +18,18 @@ import structlog
 from grpc_health.v1 import health_pb2
 from sqlalchemy.exc import SQLAlchemyError
 
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles
 from grader.config import Settings
 from grader.errors import GraderError, GraderFault
 from grader.extensions import SubmitPolicy
 from grader.ledger import Ledger
 from grader.model import DeviceDemand, QueueDepth
-from grader.observability.observer import LaneState, Observer, Observers
+from grader.observability.observer import LaneNow, LaneState, Observer, Observers
 from grader.observability.tracing import tracing
+from grader.server import installed_version
 from grader.server.connections import web_limits
-from grader.server.grading import Grading
-from grader.server.installed_version import installed_version
-from grader.server.server_state import EVERY_LANE, Cordons, SnapshotWriter
+from grader.server.server_state import EVERY_LANE, Cordons, write_lanes
+from grader.server.wiring import Grading
 
 log = structlog.get_logger()
 
@@ -64,8 +64,8 @@ class ServerTelemetry:
         self._reasons: Sequence[str] | None = None  # why it is not ready, as was last said
         self._proof = (-PROOF_S, "")  # when the ledger was last written to see whether it can be, and why it could not be
         self._proving = asyncio.Lock()
-        self._cordons = Cordons(settings.cordons_path)
-        self._snapshots = SnapshotWriter(settings.snapshot_path)
+        self._cordons = Cordons(settings.state_dir)
+        self._written_lanes: tuple[LaneNow, ...] | None = None
 
     @asynccontextmanager
     async def watching(
@@ -80,30 +80,25 @@ class ServerTelemetry:
 
         routes: of pages, asked for where there is a port.
         """
-        self._ledger, self._grading = ledger, grading
+        self._ledger, self._grading, settings = ledger, grading, self._settings
         grading.observe(self.observer)
         self._follow_cordons()
         async with AsyncExitStack() as stack:
             if self._tracing is not None:
                 stack.push_async_callback(asyncio.to_thread, self._tracing.close)
-            if self._settings.web:
+            if settings.web:
                 web = import_module("grader.server.web_port")  # only now: it takes half a second
                 app = web.application(scrape=self.scrape, unready=self.unready, routes=routes())
-                self.web_address = await stack.enter_async_context(
-                    web.web_serving(self._settings.web, app, limits=web_limits(self._settings))
-                )
-            settings = self._settings
-            days = (settings.retain_sources_days, settings.retain_events_days, settings.retain_artifacts_days)
+                self.web_address = await stack.enter_async_context(web.web_serving(settings.web, app, limits=web_limits(settings)))
+            days = {kind: getattr(settings, f"retain_{kind}_days") for kind in ("sources", "events", "artifacts")}
             files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-            for work in (self._look(), retain(ledger, Periods.from_days(*days), policy, files=files)):
+            for work in (self._look(), retain(ledger, days, policy, files=files)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
 
-    async def serves(self, health: Any, address: str, services: Sequence[str]) -> None:
-        """Calls are answered at this address from now on; health is the server's, gets the lanes',
-        and of these services readiness."""
+    async def serves(self, health: Any, services: Sequence[str]) -> None:
+        """Calls are answered from now on; health is the server's, gets the lanes', and of these services readiness."""
         self._health, self._not_serving, self._services = health, "", services
-        self._snapshots.begin(address, self.web_address)
         await self._look_once()
 
     @property
@@ -114,7 +109,6 @@ class ServerTelemetry:
     def leaves(self) -> None:
         """No more calls should come."""
         self._not_serving = LEAVING
-        self._snapshots.leave()
 
     async def unready(self) -> Sequence[str]:
         """Why a submission could not be taken, built, run and settled now; calls should go to
@@ -163,8 +157,7 @@ class ServerTelemetry:
         """Share one read of the queue among all who ask meanwhile: a slow ledger gets no more reads."""
         async with asyncio.timeout(LEDGER_S), self._asking:
             if self._waits is None or time.monotonic() - self._waits[0] > WAITS_S:
-                ledger = self._ledger
-                queue = await ledger.depths(), await ledger.device_demands()
+                queue = await self._ledger.depths(), await self._ledger.device_demands()
                 self._waits = (time.monotonic(), queue)
             return self._waits[1]
 
@@ -193,7 +186,12 @@ class ServerTelemetry:
         for service in self._services:
             await self._health.set(service, not_serving if reasons else serving)
         lanes = self._grading.lanes()
-        self._snapshots.update(lanes)
+        if tuple(lanes) != self._written_lanes:
+            self._written_lanes = tuple(lanes)
+            try:
+                write_lanes(self._settings.state_dir, lanes)
+            except OSError as error:  # nothing else depends on it
+                log.warning("snapshot_not_written", error=str(error))
         for lane in lanes:
             well = lane.state not in OUT_OF_SERVICE
             if self._well.get(lane.name) is not well:
@@ -215,78 +213,47 @@ RETENTION_INTERVAL_S = 24 * 3600.0
 BATCH_PAUSE_S = 0.05  # between batches, for others that want to write
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Periods:
-    """Retention periods; None: for ever."""
-
-    sources: timedelta | None = None
-    events: timedelta | None = None
-    artifacts: timedelta | None = None
-
-    @classmethod
-    def from_days(cls, sources_days: int, events_days: int, artifacts_days: int = 0) -> Periods:
-        """Return the periods of settings, where 0 is for ever."""
-        days = (sources_days, events_days, artifacts_days)
-        sources, events, artifacts = (timedelta(days=count) if count else None for count in days)
-        return cls(sources=sources, events=events, artifacts=artifacts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedCounts:
-    """Counts of what retention removed."""
-
-    sources: int = 0
-    events: int = 0
-    artifacts: int = 0
-
-
 async def retain(
     ledger: Ledger,
-    periods: Periods,
+    days: Mapping[str, int],
     policy: SubmitPolicy,
     *,
     first_s: float = RETENTION_DELAY_S,
     files: SubmissionFiles | None = None,
 ) -> None:
-    """Remove what is due every day, until cancelled; returns at once where nothing ever is. files: where those of submissions lie."""
-    if periods == Periods():
+    """Remove what is due every day, until cancelled; returns at once where nothing ever is. days, files: see `remove_due`."""
+    if not any(days.values()):
         return
     await asyncio.sleep(first_s)
     while True:
         try:
-            removed = await remove_due(ledger, periods, policy, files)
-            log.info(
-                "retention_done",
-                sources_removed_count=removed.sources,
-                events_removed_count=removed.events,
-                artifacts_removed_count=removed.artifacts,
-            )
+            counts = await remove_due(ledger, days, policy, files)
+            log.info("retention_done", **{f"{kind}_removed_count": counts[kind] for kind in ("sources", "events", "artifacts")})
         except GraderFault as error:  # a busy ledger; what is left is removed the next time
             log.warning("retention_failed", reason=error.reason, detail=error.detail)
         await asyncio.sleep(RETENTION_INTERVAL_S)
 
 
-async def remove_due(ledger: Ledger, periods: Periods, policy: SubmitPolicy, files: SubmissionFiles | None = None) -> RemovedCounts:
-    """Remove what is due now."""
-    now, counts = ledger.now(), []
-    for period, remove in ((periods.sources, ledger.retention.remove_sources), (periods.events, ledger.retention.remove_events)):
-        if period is None:
-            counts.append(0)
+async def remove_due(ledger: Ledger, days: Mapping[str, int], policy: SubmitPolicy, files: SubmissionFiles | None = None) -> Counter[str]:
+    """Remove what is due now, and return how many. days: for how many `sources`, `events` and `artifacts` stay; 0: for ever. files: where
+    the artifacts lie."""
+    now, counts = ledger.now(), Counter[str]()
+    for kind, remove in (("sources", ledger.retention.remove_sources), ("events", ledger.retention.remove_events)):
+        if not days.get(kind):
             continue
-        before = now - period
+        before = now - timedelta(days=days[kind])
         # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
         over = policy.ended(before)
-        total, after, last = 0, -1, 0
+        after, last = -1, 0
         while last > after:
             after = last
             last, count = await remove(before, over, after=after)
-            total += count
+            counts[kind] += count
             await asyncio.sleep(BATCH_PAUSE_S if last > after else 0)
-        counts.append(total)
-    artifacts = 0
-    while periods.artifacts is not None and (count := await ledger.artifacts.remove_made_before(now - periods.artifacts)):
-        artifacts += count
+    oldest = now - timedelta(days=days.get("artifacts", 0))
+    while days.get("artifacts") and (count := await ledger.artifacts.remove_made_before(oldest)):
+        counts["artifacts"] += count
         await asyncio.sleep(BATCH_PAUSE_S)
     if files is not None:
         await files.remove_unknown(ledger.artifacts.unknown)
-    return RemovedCounts(sources=counts[0], events=counts[1], artifacts=artifacts)
+    return counts

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import signal
 import socket
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,26 +22,27 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from grader import extensions
-from grader.artifacts.files import SubmissionFiles
 from grader.config import SOCKET_NAME, Settings
 from grader.dispatch.dispatcher import Dispatcher
-from grader.errors import SettingsInvalid
+from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
 from grader.intake.gate import submit_policy
+from grader.isolation import IsolationBroken
 from grader.ledger import Ledger
 from grader.ledger.servers import connection_name
+from grader.observability import log as log_setup
 from grader.observability.observer import Observer
 from grader.problems.store import Problems
-from grader.rules.quotas import for_server
+from grader.server import installed_version
 from grader.server.auth import Authenticator, authenticator, identity_provider, server_credentials
-from grader.server.connections import grpc_options, health_limits
-from grader.server.grading import Grading, Wiring
-from grader.server.installed_version import installed_version
+from grader.server.connections import bound_arenas, grpc_options, health_limits, raise_descriptor_limit
 from grader.server.interceptors import CallInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
 from grader.server.server_state import state_lock, worker_prefix
-from grader.server.service import GraderServicer, OwnedArtifacts
+from grader.server.service import GraderServicer
+from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
 from grader.server.submission_watch import SubmissionWatch
-from grader.server.wiring import wired
+from grader.server.wiring import Wiring, wired
+from grader.state_dir import writable_directory
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
 
 log = structlog.get_logger()
@@ -95,13 +98,15 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
     problems = Problems.load(settings.problems, settings.imported_path)
     policy = submit_policy(settings, problems)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(state_lock(settings.lock_path, waiting))
+        await stack.enter_async_context(state_lock(settings.state_dir, waiting))
         name = connection_name(installed_version(), socket.gethostname(), settings.listen)
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger, server_name=name))
         credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
         provider = identity_provider(settings)
         grading = await stack.enter_async_context(wiring(settings))
-        refuse_unsafe(settings, grading)
+        if not grading.safe and not settings.loopback:  # strangers' kernels are kept in by a SAFE isolation, or are not taken
+            reach = f"{settings.listen!r} can be reached from other hosts, and the isolation {grading.isolation!r} isolates nothing"
+            raise SettingsInvalid("listen", f"{reach}; listen on 127.0.0.1 or unix:PATH, or install Docker or bubblewrap")
         operation = ServerTelemetry(settings)
         watch = SubmissionWatch(ledger, policy, lane_count=lambda: len(grading.lanes()) or grading.capacity())
         prefix = worker_prefix(settings.state_dir)
@@ -115,18 +120,8 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
             worker_prefix=prefix,
             observer=operation.observer,
         )
-        service = GraderServicer(
-            ledger,
-            problems,
-            worker=dispatcher,
-            device_kinds=grading.device_kinds,
-            queue_limit=settings.queue_limit,
-            user_queue_limit=settings.user_queue_limit,
-            policy=policy,
-            quotas=for_server(settings.hourly_limit, settings.daily_limit),
-            watch=watch,
-            artifacts=owned_artifacts(settings, ledger),
-        )
+        kinds = grading.device_kinds
+        service = GraderServicer(ledger, problems, worker=dispatcher, device_kinds=kinds, settings=settings, policy=policy, watch=watch)
         parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=gate, provider=provider))
         await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=partial(_pages, parts)))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
@@ -136,7 +131,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         running = await _start(settings, service, dispatcher, gate, credentials, operation.observer)
         running.parts = parts
         running.web_address = operation.web_address
-        await operation.serves(running.health, running.address, SERVICES)
+        await operation.serves(running.health, SERVICES)
         log.info("serving", address=running.address, isolation=grading.isolation, device_kinds=grading.device_kinds())
         grading.prepare([problem.spec for problem in problems.all()])
         raised: Exception | None = None
@@ -162,7 +157,7 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     problems = Problems.load(settings.problems, settings.imported_path)
     policy = submit_policy(settings, problems)
     async with Ledger.open(settings.ledger) as ledger:
-        service = GraderServicer(ledger, problems, worker=None, policy=policy, artifacts=owned_artifacts(settings, ledger))
+        service = GraderServicer(ledger, problems, worker=None, settings=settings, policy=policy)
         credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
         _parts(extensions.ServerContext(settings=settings, service=service, gate=gate))
         running = await _start(settings, service, None, gate, credentials, Observer())
@@ -193,22 +188,6 @@ def _pages(parts: Sequence[extensions.ServerAdditions]) -> list[Any]:
     if not routes:
         log.warning("no_pages", detail=f"no installed package has any; {extensions.HOW_TO_INSTALL}")
     return routes
-
-
-def owned_artifacts(settings: Settings, ledger: Ledger) -> OwnedArtifacts:
-    """The files of submissions, as these settings keep them."""
-    files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-    return OwnedArtifacts(ledger, files, timedelta(days=settings.retain_artifacts_days) if settings.retain_artifacts_days else None)
-
-
-def refuse_unsafe(settings: Settings, grading: Grading) -> None:
-    """Strangers' kernels are kept in by a SAFE isolation, or are not taken."""
-    if not grading.safe and not settings.loopback:
-        text = (
-            f"{settings.listen!r} can be reached from other hosts, and the isolation {grading.isolation!r} isolates nothing; "
-            "listen on 127.0.0.1 or unix:PATH, or install Docker or bubblewrap"
-        )
-        raise SettingsInvalid("listen", text)
 
 
 async def _start(
@@ -273,3 +252,54 @@ async def embedded(
                 yield running.address
         finally:
             os.close(descriptor)
+
+
+log = structlog.get_logger()
+
+# The ledger's thread asks for the interpreter after every statement: with the default of 5 ms a busy event loop made each of them wait.
+SWITCH_S = 0.0005
+
+
+def run(options: Mapping[str, Any], wiring: Wiring = wired) -> int:
+    """Serve with these settings until SIGTERM or SIGINT; the exit code."""
+    settings = parse_settings("grader-server", options)
+    if settings is None:
+        return USAGE_ERROR
+    log_setup.configure(settings.log_format, log_setup.LEVELS[settings.log_level])
+    sys.setswitchinterval(SWITCH_S)
+    bound_arenas()
+    raise_descriptor_limit()
+    try:
+        with writable_directory(settings.state_dir):  # before problems are looked for in it
+            pass
+        asyncio.run(_serve(settings, wiring))
+    except (GraderError, IsolationBroken) as error:
+        sys.stderr.write(f"grader-server: {error}\n")
+        return USAGE_ERROR if isinstance(error, (SettingsInvalid, ProblemInvalid)) else FAILED
+    return 0
+
+
+async def _serve(settings: Settings, wiring: Wiring) -> None:
+    signalled = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled.set)
+    hung_up = asyncio.Event()
+    if takes_hang_up():
+        loop.add_signal_handler(signal.SIGHUP, hung_up.set)
+    async with serving(settings, wiring) as running:
+        # What is there now stays: the collector need not look at it again and again, for a tenth of a second in which nobody is answered.
+        gc.collect()
+        gc.freeze()
+        async with asyncio.TaskGroup() as group:
+            reloading = group.create_task(running.reload_at(hung_up))
+            await signalled.wait()
+            reloading.cancel()
+        for number in (signal.SIGTERM, signal.SIGINT):  # a second one: no more patience
+            loop.add_signal_handler(number, running.abort_running)
+
+
+def takes_hang_up() -> bool:
+    """Return whether SIGHUP has competitions read again. On a terminal it says that the terminal was closed, and ends the server."""
+    on_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    return not on_terminal and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL

@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
+from enum import StrEnum
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import grpc
+import structlog
+from google.protobuf.descriptor import EnumDescriptor
 
 from grader import access
 from grader.api import messages
 from grader.api.conversion import from_enum
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, check_prefix, parse, parse_artifact
-from grader.artifacts.files import SubmissionFiles, chunks
+from grader.artifacts import SubmissionFiles, chunks
+from grader.config import Settings
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import ArtifactNotFound, FieldViolation, InvalidRequest, NotInstalled, ReadOnly, ShuttingDown
 from grader.extensions import Call, NoCompetitions, SubmitPolicy
-from grader.intake.gate import SubmissionGate
+from grader.intake.gate import Accepted, SubmissionGate
 from grader.ledger import Ledger
 from grader.model import Caller, Submission, SubmissionArtifact, SubmissionState, Verdict
 from grader.problems.store import Problems
-from grader.rules.quotas import Quota
+from grader.rules.quotas import for_server
 from grader.server import interceptors, paging
 from grader.server.interceptors import status_for
-from grader.server.submission_service import SubmissionService
+from grader.server.request_limits import check_fields
 from grader.server.submission_watch import PATIENCE_S, WATCH_POLL_S, SubmissionUpdates, SubmissionWatch
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import grader_service_pb2_grpc, problem_pb2, report_pb2, submission_pb2
+
+log = structlog.get_logger()
+
+AT_ONCE_BYTES = 16 * 1024  # a submission of this size is checked in less time than a thread takes to begin
+READER_POLL_S = 1.0  # a server that only reads hears nothing from the one that writes
+
+Context = grpc.aio.ServicerContext[Any, Any]
+E = TypeVar("E", bound=StrEnum)
 
 
 class OwnedArtifacts:
@@ -61,12 +73,8 @@ class OwnedArtifacts:
         return content
 
 
-Context = grpc.aio.ServicerContext[Any, Any]
-READER_POLL_S = 1.0  # a server that only reads hears nothing from the one that writes
-
-
 class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
-    """Answers calls. worker None: a server that only reads. watch: None for one of its own."""
+    """Answers calls. worker None: a server that only reads. settings: of its limits and files. watch: None for one of its own."""
 
     def __init__(
         self,
@@ -75,24 +83,20 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         *,
         worker: Dispatcher | None,
         device_kinds: Callable[[], tuple[str, ...]] = tuple,
-        queue_limit: int = 1000,
-        user_queue_limit: int | None = None,
+        settings: Settings | None = None,
         policy: SubmitPolicy | None = None,
-        quotas: Sequence[Quota] = (),
         watch: SubmissionWatch | None = None,
-        artifacts: OwnedArtifacts | None = None,
     ) -> None:
+        settings = settings or Settings()
         self.ledger, self.problems = ledger, problems
         self.policy = policy or NoCompetitions()
-        self._gate = SubmissionGate(problems=problems, policy=self.policy, quotas=quotas)
-        self._submissions = SubmissionService(
-            ledger=ledger,
-            gate=self._gate,
-            device_kinds=device_kinds,
-            queue_limit=queue_limit,
-            user_queue_limit=user_queue_limit,
-        )
-        self.worker, self.device_kinds, self.artifacts = worker, device_kinds, artifacts
+        quotas = for_server(settings.hourly_limit, settings.daily_limit)
+        self._gate = SubmissionGate(problems=problems, policy=self.policy, quotas=quotas, user_queue_limit=settings.user_queue_limit)
+        self._queue_limit = settings.queue_limit
+        files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
+        retention = timedelta(days=settings.retain_artifacts_days) if settings.retain_artifacts_days else None
+        self.artifacts = OwnedArtifacts(ledger, files, retention)
+        self.worker, self.device_kinds = worker, device_kinds
         self.watch = watch or SubmissionWatch(ledger, self.policy, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self._accepting = True
         self._updates = SubmissionUpdates(ledger, self.shown, self.watch.leaving, self.watch.poll_s)
@@ -118,9 +122,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return await self._placed(await self.take(request))
 
     async def take(self, request: api.SubmitRequest) -> Submission:
-        """Put a submission into the queue, for the API and for pages."""
-        worker = self._taking()
-        submission = await self._submissions.take(request)
+        """Put a submission into the queue, for the API and for pages; it is on disk when this returns."""
+        worker, small = self._taking(), request.ByteSize() <= AT_ONCE_BYTES
+        submission = await self._store(self._check(request) if small else await asyncio.to_thread(self._check, request))
         worker.wake()
         return submission
 
@@ -129,7 +133,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         worker = self._taking()
         if not request.requests:
             raise InvalidRequest([FieldViolation("requests", "there are none; send at least one")])
-        results = await self._submissions.take_batch(request.requests)
+        checked = await asyncio.to_thread(lambda: [self._checked(submit) for submit in request.requests])
+        # All wait at once, so that they share a commit.
+        results = await asyncio.gather(*map(self._store, checked), return_exceptions=True)
         worker.wake()
         return api.BatchSubmitResponse(results=[await self._result(result) for result in results])
 
@@ -145,15 +151,15 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
         """Return a page of submissions, newest first."""
         size = paging.page_size(request.page_size)
-        problem_id, states = parse(PROBLEMS, request.problem, "problem") if request.problem else "", _states(request.states)
+        problem_id = parse(PROBLEMS, request.problem, "problem") if request.problem else ""
+        states = tuple(_members(SubmissionState, submission_pb2.SubmissionState.DESCRIPTOR, "states", request.states))
+        verdicts = tuple(sorted(set(_members(Verdict, report_pb2.Verdict.DESCRIPTOR, "verdicts", request.verdicts))))
         competition_id = parse(COMPETITIONS, request.competition, "competition") if request.competition else ""
         submission_filter = access.submission_filter(
             interceptors.current_caller(), request.user, competition_id, self.policy.readable(self.ledger.now()), tag=request.tag
         )
-        submission_filter = replace(
-            submission_filter, verdicts=_verdicts(request.verdicts), id_prefix=check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
-        )
-        later_filters = (submission_filter.verdicts, submission_filter.id_prefix)
+        later_filters = verdicts, check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
+        submission_filter = replace(submission_filter, verdicts=verdicts, id_prefix=later_filters[1])
         scope = (
             problem_id,
             states,
@@ -197,8 +203,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def ListArtifacts(self, request: api.ListArtifactsRequest, context: Context) -> api.ListArtifactsResponse:
         """List the files of a submission."""
         submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self.artifacts
-        if owned is None:
-            return api.ListArtifactsResponse()
         artifacts = await owned.list_for(interceptors.current_caller(), submission_id)
         shown = (
             messages.artifact_to_proto(submission_id, artifact, retention=owned.retention, available=owned.holds(artifact))
@@ -209,8 +213,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
         """Stream a file of a submission."""
         submission_id, name = parse_artifact(request.name)
-        if self.artifacts is None:
-            raise ArtifactNotFound(submission_id, name)
         for piece in chunks(await self.artifacts.read(interceptors.current_caller(), submission_id, name)):
             yield api.DownloadArtifactResponse(data=piece)
 
@@ -235,6 +237,30 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         quotas = self._gate.quotas_at(self.ledger.now()) if request.with_quotas else ()
         return messages.caller_to_proto(caller, await self.ledger.quota_uses(caller.user, quotas) if quotas else ())
 
+    def _check(self, request: api.SubmitRequest) -> Accepted:
+        check_fields(request)
+        return self._gate.check(request, self.device_kinds())
+
+    def _checked(self, request: api.SubmitRequest) -> Accepted | Exception:
+        try:
+            return self._check(request)
+        except Exception as error:  # noqa: BLE001  # it is the result of this request, and the others have their own
+            return error
+
+    async def _store(self, checked: Accepted | Exception) -> Submission:
+        if isinstance(checked, Exception):
+            raise checked
+        submission = await self.ledger.submit(
+            replace(checked.submission, user=interceptors.current_caller().user),
+            checked.problem,
+            request_id=checked.request_id,
+            queue_limit=self._queue_limit,
+            policy=checked.policy,
+            allow_cached=checked.allow_cached,
+        )
+        log.info("submission_accepted", submission=submission.submission_id, problem=submission.new.problem_id)
+        return submission
+
     def _taking(self) -> Dispatcher:
         worker = self.writable()
         if not self._accepting:
@@ -249,15 +275,15 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
         """Return a submission as the caller may see it."""
-        redactor, owned = (
-            await self.watch.redactors.for_problem(submission.problem_digest),
-            interceptors.current_caller().may_see(submission.new.user),
-        )
+        redactor = await self.watch.redactors.for_problem(submission.problem_digest)
+        owned = interceptors.current_caller().may_see(submission.new.user)
         return messages.submission_to_proto(submission, redactor, full=full, owned=owned)
 
-    async def _result(self, result: Submission | Exception) -> api.SubmitResult:
+    async def _result(self, result: Submission | BaseException) -> api.SubmitResult:
         if isinstance(result, Exception):
             return api.SubmitResult(error=status_for(result, "BatchSubmit"))
+        if isinstance(result, BaseException):
+            raise result
         message = await self.shown(result)
         message.ClearField("sources")
         return api.SubmitResult(submission=message)
@@ -280,17 +306,9 @@ async def _refuse(method: str, request: Any) -> NoReturn:
     raise NotInstalled(method)
 
 
-def _states(states: Sequence[submission_pb2.SubmissionState]) -> tuple[SubmissionState, ...]:
+def _members(kind: type[E], enum: EnumDescriptor, field: str, numbers: Iterable[int]) -> list[E]:
     try:
-        return tuple(from_enum(SubmissionState, submission_pb2.SubmissionState.DESCRIPTOR, state) for state in states)
+        return [from_enum(kind, enum, number) for number in numbers]
     except ValueError:
-        names = ", ".join(f"SUBMISSION_STATE_{state.name}" for state in SubmissionState)
-        raise InvalidRequest([FieldViolation("states", f"one of them is not known here; take some of: {names}")]) from None
-
-
-def _verdicts(verdicts: Sequence[report_pb2.Verdict]) -> tuple[Verdict, ...]:
-    try:
-        return tuple(sorted({from_enum(Verdict, report_pb2.Verdict.DESCRIPTOR, verdict) for verdict in verdicts}))
-    except ValueError:
-        names = ", ".join(f"VERDICT_{verdict.name}" for verdict in Verdict)
-        raise InvalidRequest([FieldViolation("verdicts", f"one of them is not known here; take some of: {names}")]) from None
+        names = ", ".join(value.name for value in enum.values if not value.name.endswith("_UNSPECIFIED"))
+        raise InvalidRequest([FieldViolation(field, f"one of them is not known here; take some of: {names}")]) from None

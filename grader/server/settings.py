@@ -30,8 +30,8 @@ def parse_settings(program: str, options: Mapping[str, Any]) -> Settings | None:
         return None
 
 
-def run_command(program: str, options: argparse.Namespace, work: Callable[[Settings], int]) -> int:
-    """Do the work of a command with the settings of its ledger. The exit code: its own, 2 for misuse, 3 where the ledger fails."""
+def run_command(program: str, options: argparse.Namespace, work: Callable[[Settings], int], *, failed: int = FAILED) -> int:
+    """Do the work of a command with the settings of its ledger. The exit code: its own, 2 for misuse, `failed` where the ledger fails."""
     settings = ledger_settings(options)
     if settings is None:
         return USAGE_ERROR
@@ -41,7 +41,7 @@ def run_command(program: str, options: argparse.Namespace, work: Callable[[Setti
         return usage_error(program, str(error))
     except (GraderError, OSError, SQLAlchemyError) as error:
         usage_error(program, str(error))
-        return FAILED
+        return failed
 
 
 def usage_error(program: str, text: str) -> int:
@@ -92,5 +92,5 @@ def state_dir_option(*, again: bool = False) -> argparse.ArgumentParser:
 
 def ledger_settings(options: argparse.Namespace) -> Settings | None:
     """Return settings that name the ledger; None where they are wrong, after a line on standard error."""
-    values = {name: value for name in ("state_dir", "database") if (value := getattr(options, name)) is not None}
+    values = {name: value for name in ("state_dir", "database") if (value := getattr(options, name, None)) is not None}
     return parse_settings("grader-server", values)

@@ -13,7 +13,7 @@ from grader.api import messages
 from grader.api.resource_names import SUBMISSIONS, parse
 from grader.errors import FieldViolation, InvalidRequest, ShuttingDown, SubmissionNotFound, TooManyWatches
 from grader.extensions import SubmitPolicy
-from grader.intake.labels import check_tag
+from grader.intake.gate import check_tag
 from grader.ledger import Ledger
 from grader.ledger.changes import ManyChanges
 from grader.ledger.queue import positions
@@ -76,31 +76,6 @@ class Positions:
             snapshot = await self._ledger.queue()
             self._known = positions(snapshot, max(1, self._lane_count()))
             self._read_s, self._took_s = began_s, loop.time() - began_s
-
-
-class PositionNotifier:
-    """Tells one watcher: when its submission's position has changed, and not too often."""
-
-    def __init__(self, queue: Positions, submission_id: str) -> None:
-        self._queue, self._submission_id = queue, submission_id
-        self._reported: Position | None = None
-        self._reported_s = -1e9
-
-    @property
-    def idle_timeout_s(self) -> float:
-        """How long nothing else may happen before it is worth asking."""
-        return POSITION_AGE_S if self._reported else POSITION_DELAY_S
-
-    async def news(self) -> Position | None:
-        """Return what there is to tell."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._reported_s < POSITION_PAUSE_S:
-            return None
-        position = await self._queue.cached(self._submission_id)
-        if position is None or not differs(position, self._reported):
-            return None
-        self._reported, self._reported_s = position, now_s
-        return position
 
 
 def differs(position: Position, before: Position | None) -> bool:
@@ -200,13 +175,10 @@ class SubmissionWatch:
 
     async def stream(self, caller: Caller, submission_id: str, after: int) -> AsyncGenerator[submission_pb2.SubmissionEvent, None]:
         """Replay what followed the event numbered after, follow, and end with the final state. SubmissionNotFound; ShuttingDown."""
-        notifier = PositionNotifier(self.positions, submission_id)
+        reported: Position | None = None  # and when, by the loop's clock
+        reported_s, loop = -1e9, asyncio.get_running_loop()
         with self._ledger.changes.of(submission_id) as changed:
-            submission = await self._ledger.get(submission_id)
-            access.check_seen(caller, submission, self._policy.readable(self._ledger.now()))
-            redactor = await self.redactors.for_events(submission)
-            redacted = RedactedEvents(self._ledger, submission_id, redactor)
-            await redacted.begin(after)
+            submission, redactor, redacted = await self._opened(caller, submission_id, after)
             while True:
                 changed.clear()
                 leaving = self.leaving.is_set()
@@ -226,25 +198,33 @@ class SubmissionWatch:
                     queued = submission.state is SubmissionState.QUEUED
                     # Not all at once: watches that were opened together would all look in the same second, every time.
                     poll_s = random.uniform(0.5, 1.5) * self.poll_s
-                    await first_of(changed, self.leaving, timeout_s=notifier.idle_timeout_s if queued else poll_s)
-                    if queued and not changed.is_set() and (position := await notifier.news()) is not None:
+                    queue_poll_s = POSITION_AGE_S if reported else POSITION_DELAY_S
+                    await first_of(changed, self.leaving, timeout_s=queue_poll_s if queued else poll_s)
+                    if not queued or changed.is_set() or loop.time() - reported_s < POSITION_PAUSE_S:
+                        continue
+                    position = await self.positions.cached(submission_id)
+                    if position is not None and differs(position, reported):
+                        reported, reported_s = position, loop.time()
                         yield messages.placed_event(position, after, submission, self._ledger.now())
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
         """Return what a stream from the beginning would send at once. SubmissionNotFound."""
+        submission, redactor, redacted = await self._opened(caller, submission_id, 0)
+        stream_events, last = list[submission_pb2.SubmissionEvent](), 0
+        while events := await redacted.after(last):
+            stream_events += [messages.event_to_proto(event, submission, redactor) for event in events]
+            last = events[-1].sequence
+        if submission.state is SubmissionState.QUEUED and (position := await self.positions.cached(submission_id)) is not None:
+            stream_events.append(messages.placed_event(position, last, submission, self._ledger.now()))
+        return stream_events
+
+    async def _opened(self, caller: Caller, submission_id: str, after: int) -> tuple[Submission, Redactor, RedactedEvents]:
         submission = await self._ledger.get(submission_id)
         access.check_seen(caller, submission, self._policy.readable(self._ledger.now()))
         redactor = await self.redactors.for_events(submission)
         redacted = RedactedEvents(self._ledger, submission_id, redactor)
-        await redacted.begin(0)
-        stream_events: list[submission_pb2.SubmissionEvent] = []
-        while events := await redacted.after(stream_events[-1].sequence if stream_events else 0):
-            stream_events += [messages.event_to_proto(event, submission, redactor) for event in events]
-        if submission.state is SubmissionState.QUEUED and (position := await self.positions.cached(submission_id)) is not None:
-            stream_events.append(
-                messages.placed_event(position, stream_events[-1].sequence if stream_events else 0, submission, self._ledger.now())
-            )
-        return stream_events
+        await redacted.begin(after)
+        return submission, redactor, redacted
 
 
 # States of many submissions: changes are collected and read together, however many events there were.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 import structlog
 from aiohttp import web
@@ -17,68 +17,9 @@ from grader.config import web_address
 from grader.errors import SettingsInvalid
 from grader.peers import PeerCount, PeerLimits, network_of
 
-# A connection over a limit is closed at once, unread.
-
-HEADER_S = 10.0  # from the connection, or the answer before, to the end of a request's header
-
-
-class Connections:
-    """Wraps a protocol factory, as `asyncio.loop.create_server` takes one."""
-
-    def __init__(self, limits: PeerLimits) -> None:
-        self.count = PeerCount(limits)
-
-    def limited(self, make: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.Protocol]:
-        """The factory of protocols that are made by make, for connections within the limits only."""
-        return lambda: _Connection(self.count, make)
-
-
-class _Connection(asyncio.Protocol):
-    """Hands everything on to the protocol that make gives, once the connection is counted."""
-
-    def __init__(self, count: PeerCount, make: Callable[[], asyncio.Protocol]) -> None:
-        self._count, self._make = count, make
-        self._address = ""
-        self._inner: asyncio.Protocol | None = None  # None: not within the limits
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count it, or close it."""
-        peer = transport.get_extra_info("peername")
-        self._address = network_of(peer[0]) if isinstance(peer, tuple) else "unix"
-        if not self._count.enter(self._address):
-            cast(asyncio.Transport, transport).abort()
-            return
-        self._inner = self._make()
-        self._inner.connection_made(transport)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """Count it no more."""
-        if self._inner is not None:
-            self._count.leave(self._address)
-            self._inner.connection_lost(error)
-
-    def data_received(self, data: bytes) -> None:
-        """Hand on."""
-        if self._inner is not None:
-            self._inner.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        """Hand on."""
-        return self._inner.eof_received() if self._inner is not None else None
-
-    def pause_writing(self) -> None:
-        """Hand on."""
-        if self._inner is not None:
-            self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Hand on."""
-        if self._inner is not None:
-            self._inner.resume_writing()
-
-
 log = structlog.get_logger()
 
+HEADER_S = 10.0  # from the connection, or the answer before, to the end of a request's header
 STOP_GRACE_S = 2.0  # for pages that are being sent
 LIMITS = PeerLimits(total=512, per_address=128)
 SCRAPE_LIMIT_S = 10.0  # Prometheus gives up by then
@@ -87,6 +28,34 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 Scrape = Callable[[], Awaitable[bytes]]
 Unready = Callable[[], Awaitable[Sequence[str]]]  # why calls should go elsewhere; nothing where they should come
+
+
+class LimitedConnection:
+    """A protocol of `asyncio`: counts a connection, and hands it on to the protocol that make gives. One over a limit is closed unread."""
+
+    def __init__(self, count: PeerCount, make: Callable[[], asyncio.Protocol]) -> None:
+        self._count, self._make = count, make
+        self._address = ""
+        self._inner: asyncio.Protocol | None = None  # None: not within the limits
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Count it, or close it."""
+        peer = transport.get_extra_info("peername")
+        self._address = network_of(peer[0]) if isinstance(peer, tuple) else "unix"
+        if self._count.enter(self._address):
+            self._inner = self._make()
+            self._inner.connection_made(transport)
+        else:
+            transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Count it no more."""
+        if self._inner is not None:
+            self._count.leave(self._address)
+            self._inner.connection_lost(error)
+
+    def __getattr__(self, event: str) -> Any:  # what else comes, all of it within the limits
+        return getattr(self._inner, event)
 
 
 def application(*, scrape: Scrape, unready: Unready, routes: Iterable[web.AbstractRouteDef] = ()) -> web.Application:
@@ -123,7 +92,7 @@ async def web_serving(address: str, app: web.Application, *, limits: PeerLimits 
     await runner.setup()
     listening: asyncio.Server | None = None
     try:
-        listening, at = await _bind(runner, address, Connections(limits))
+        listening, at = await _bind(runner, address, limits)
         log.info("web_serving", address=at)
         yield at
     finally:
@@ -132,11 +101,12 @@ async def web_serving(address: str, app: web.Application, *, limits: PeerLimits 
         await runner.cleanup()
 
 
-async def _bind(runner: web.AppRunner, address: str, connections: Connections) -> tuple[asyncio.Server, str]:
-    host, port = web_address(address)
-    assert runner.server is not None
+async def _bind(runner: web.AppRunner, address: str, limits: PeerLimits) -> tuple[asyncio.Server, str]:
+    (host, port), server, count = web_address(address), runner.server, PeerCount(limits)
+    assert server is not None
+    make = cast(Callable[[], asyncio.Protocol], lambda: LimitedConnection(count, server))
     try:
-        listening = await asyncio.get_running_loop().create_server(connections.limited(runner.server), host, port, backlog=128)
+        listening = await asyncio.get_running_loop().create_server(make, host, port, backlog=128)
     except OSError as error:
         raise SettingsInvalid("web", f"can't listen on {address!r}: {error.strerror}; is another program there?") from None
     return listening, f"{f'[{host}]' if ':' in host else host}:{listening.sockets[0].getsockname()[1]}"

@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,9 @@ from pathlib import Path
 import structlog
 
 from grader import devices, extensions
-from grader.artifacts import ArtifactCache
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import ArtifactCache, SubmissionFiles
 from grader.config import Settings
+from grader.dispatch.dispatcher import Grade
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.host_breaker import HostBreaker, grade_own
 from grader.dispatch.local_fleet import LocalFleet
@@ -27,26 +27,48 @@ from grader.isolation.memory_toolchain import MemoryToolchainUnavailable, memory
 from grader.isolation.processes import read_host_memory
 from grader.isolation.select import ObservedIsolation, choose
 from grader.isolation.settings import BoxSettings
-from grader.server.grading import Grading
-from sandbox.protocol import box_modules
+from grader.observability.observer import LaneNow, Observer, WarmNow
+from sandbox.protocol import box_modules, wire
 
 WARM_MORE = 2  # boxes that wait, next to one for each lane: a queue has several languages
 
 log = structlog.get_logger()
 
 
-@asynccontextmanager
-async def wired(settings: Settings, *, proving: bool = True) -> AsyncIterator[Grading]:
-    """Yield what grades, as the settings ask: this host's isolation and devices, or the fleet of an installed package.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grading:
+    """Grading by this host or by others. capacity: how many attempts may be under way, builds and runs together. device_kinds: what a
+    submission may ask for. Both may change where workers come and go."""
+
+    grade: Grade
+    capacity: Callable[[], int]
+    device_kinds: Callable[[], tuple[str, ...]]
+    ready_kinds: Callable[[], tuple[str, ...]] | None = None  # those of them that can be graded now; None: all
+    isolation: str
+    safe: bool  # whether strangers' kernels may be run
+    lanes: Callable[[], Sequence[LaneNow]] = tuple
+    cordon: Callable[[Collection[str]], None] = lambda _: None  # which lanes, and which workers, get nothing more from now on
+    fault: Callable[[], str] = str  # why nothing can be graded now; "" where it can
+    proved: Callable[[], Awaitable[str]] | None = None  # the same, once the host has tried to grade a kernel of its own; None: it does not
+    observe: Callable[[Observer], None] = lambda _: None  # tell it of boxes from now on
+    warm: Callable[[], WarmNow] = WarmNow
+    prepare: Callable[[Sequence[wire.ProblemSpec]], None] = lambda _: None  # have baselines of these problems ready, in the background
+
+
+# While the context is open, `grade` may be called. When it is entered, nothing that an earlier server of the same state directory ran is
+# left; when it is left, nothing is running.
+Wiring = Callable[[Settings], AbstractAsyncContextManager[Grading]]
+
+
+def wired(settings: Settings, *, proving: bool = True) -> AbstractAsyncContextManager[Grading]:
+    """Return what grades, as the settings ask: this host's isolation and devices, or the fleet of an installed package.
     proving: see `local`."""
     if settings.fleet == "local":
-        grades = local(settings, proving=proving)
-    elif (fleet := extensions.part(extensions.FLEETS, settings.fleet)) is not None:
-        grades = fleet(settings)
-    else:
+        return local(settings, proving=proving)
+    fleet: Wiring | None = extensions.part(extensions.FLEETS, settings.fleet)
+    if fleet is None:
         raise SettingsInvalid("fleet", f"no installed package has the fleet {settings.fleet!r}; {extensions.HOW_TO_INSTALL}")
-    async with grades as grading:
-        yield grading
+    return fleet(settings)
 
 
 @asynccontextmanager
@@ -54,24 +76,19 @@ async def local(settings: Settings, *, proving: bool = True) -> AsyncIterator[Gr
     """This host's isolation and devices; boxes of an earlier server are swept on the way in.
     proving: nothing is taken before every lane has graded a kernel of the grader's own."""
     boxes = box_settings(settings)
-    try:
-        # A process shares the host's files anyhow: only of boxes anything is claimed.
-        wanted = False if settings.sandbox == "process" else settings.resident_toolchain
-        async with (
-            memory_toolchain(boxes, wanted=wanted) as directory,
-            _wired(settings, replace(boxes, memory_toolchain_dir=directory), proving=proving) as grading,
-        ):
-            yield grading
-    except MemoryToolchainUnavailable as error:
-        raise SettingsInvalid("resident_toolchain", str(error)) from error
-
-
-@asynccontextmanager
-async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> AsyncIterator[Grading]:
-    cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
-    isolation, availability = await choose(settings.sandbox, boxes)
-    observed = ObservedIsolation(isolation)
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            # A process shares the host's files anyhow: only of boxes anything is claimed.
+            wanted = False if settings.sandbox == "process" else settings.resident_toolchain
+            directory = await stack.enter_async_context(memory_toolchain(boxes, wanted=wanted))
+        except MemoryToolchainUnavailable as error:
+            raise SettingsInvalid("resident_toolchain", str(error)) from error
+        boxes = replace(boxes, memory_toolchain_dir=directory)
+        cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
+        isolation, availability = await choose(settings.sandbox, boxes)
+        observed = ObservedIsolation(isolation)
+        stack.push_async_callback(asyncio.to_thread, leave_runtime, boxes)
+        stack.push_async_callback(isolation.close)
         log.info("isolation_chosen", isolation=isolation.NAME, detail=availability.detail, warnings=availability.warnings)
         if boxes.memory_toolchain_dir is not None:
             await isolation.fingerprint()  # of what has just been copied
@@ -80,11 +97,9 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=emulated_count)
         if not gpus and not emulated_count:
             raise SettingsInvalid("device", f"no GPU is used here, and {box_modules.MISSING}")
-        resources = build_resources()
-        count = settings.builders or builder_count(resources, gpu_count=len(gpus), emulated_count=emulated_count)
-        log.info(
-            "builders_chosen", count=count, computed=settings.builders is None, cores=resources.cores, memory_bytes=resources.memory_bytes
-        )
+        cores, memory_bytes = build_resources()
+        count = settings.builders or builder_count(cores, memory_bytes, gpu_count=len(gpus), emulated_count=emulated_count)
+        log.info("builders_chosen", count=count, computed=settings.builders is None, cores=cores, memory_bytes=memory_bytes)
         lane_count = emulated_count + len(gpus)
         warm_count = lane_count + WARM_MORE if settings.warm_boxes is None else settings.warm_boxes
         fleet = LocalFleet(
@@ -114,9 +129,6 @@ async def _wired(settings: Settings, boxes: BoxSettings, *, proving: bool) -> As
                 warm=fleet.warm,
                 prepare=fleet.prepare,
             )
-    finally:
-        await isolation.close()
-        await asyncio.to_thread(leave_runtime, boxes)
 
 
 def host_breaker(fleet: LocalFleet, *, proving: bool) -> HostBreaker:
@@ -172,30 +184,21 @@ def chosen_gpus(
 
 # The number of builds that a host does at once, where `--builders` does not set it.
 
-CGROUPS = Path("/sys/fs/cgroup")
 GPU_LANE_CORES = 2  # the judge's and the kernel's, each of which has a core of its own while something is timed
 GPU_HOST_BUILD_CORES = 2  # nvcc compiles for the device and for the host side by side
 FEWEST, MOST = 2, 16  # two hide each other's waiting; a GPU host may have one
 BUILD_BYTES = 4 << 30  # half of what a build box may take: few builds take more, and not at the same time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildResources:
-    """Cores and memory of its host that this process may use."""
-
-    cores: int
-    memory_bytes: int
-
-
-def builder_count(resources: BuildResources, *, gpu_count: int, emulated_count: int) -> int:
+def builder_count(cores: int, memory_bytes: int, *, gpu_count: int, emulated_count: int) -> int:
     """How many builds leave each GPU lane its cores, and each emulated lane one."""
-    cores = resources.cores - GPU_LANE_CORES * gpu_count - emulated_count
+    cores -= GPU_LANE_CORES * gpu_count + emulated_count
     wanted = max(1, cores // GPU_HOST_BUILD_CORES) if gpu_count else max(FEWEST, cores)
-    return min(wanted, MOST, max(1, resources.memory_bytes // BUILD_BYTES))
+    return min(wanted, MOST, max(1, memory_bytes // BUILD_BYTES))
 
 
-def build_resources(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> BuildResources:
-    """Look at the process's affinity, and at the limits of its cgroup and of those above it."""
+def build_resources(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> tuple[int, int]:
+    """The cores, and the bytes of memory, that this process may use, by its affinity and the limits of its cgroup and those above it."""
     cores, memory_bytes = float(len(os.sched_getaffinity(0))), read_host_memory(proc).total_bytes
     for directory in _cgroup_directories(proc, cgroups):
         quota, _, period = _text(directory / "cpu.max").partition(" ")  # v2: "150000 100000", or "max 100000"
@@ -206,7 +209,7 @@ def build_resources(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> Buil
         for name in ("memory.max", "memory.limit_in_bytes"):
             if (limit := _text(directory / name)).isdigit():
                 memory_bytes = min(memory_bytes, int(limit))
-    return BuildResources(cores=max(1, int(cores)), memory_bytes=memory_bytes)
+    return max(1, int(cores)), memory_bytes
 
 
 def _cgroup_directories(proc: Path, cgroups: Path) -> Iterator[Path]:

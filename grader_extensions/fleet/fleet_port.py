@@ -18,13 +18,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from grader.artifacts.files import SubmissionFiles
-from grader.artifacts.store import make_private, write_whole
+from grader.artifacts import SubmissionFiles, make_private, write_whole
 from grader.config import Settings
 from grader.errors import InvalidRequest, SettingsInvalid
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
-from grader.server.grading import Grading
 from grader.server.request_limits import check_fields
+from grader.server.wiring import Grading
 from grader_extensions.fleet.remote_fleet import ProtocolViolation, RemoteFleet, RemoteWorker
 from sandbox.protocol.version import VERSION
 

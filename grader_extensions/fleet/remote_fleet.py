@@ -22,8 +22,7 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from grader import devices
-from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
-from grader.artifacts.store import write_whole
+from grader.artifacts import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles, write_whole
 from grader.errors import DeviceQuarantined, HostBroken, ModeNotInstalled, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
 from grader.extensions import PACKAGE
 from grader.fleet.v1 import fleet_pb2

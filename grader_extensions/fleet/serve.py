@@ -21,20 +21,19 @@ import grpc
 import structlog
 
 from grader import extensions
-from grader.artifacts.files import SubmissionFiles, chunks
+from grader.artifacts import SubmissionFiles, chunks
 from grader.config import Settings
 from grader.errors import CallRefused, FleetRefused, GraderError, GraderFault, HostBroken, HostUnfit, SettingsInvalid, WorkerLost
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.isolation import IsolationBroken
 from grader.model import Lease
 from grader.observability import log as log_setup
+from grader.server import installed_version
 from grader.server.commands import doctor
 from grader.server.connections import raise_descriptor_limit
-from grader.server.grading import Grading, Wiring
-from grader.server.installed_version import installed_version
 from grader.server.server_state import state_lock
 from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
-from grader.server.wiring import chosen_gpus, local
+from grader.server.wiring import Grading, Wiring, chosen_gpus, local
 from grader.state_dir import writable_directory
 from grader_extensions.fleet.fleet_port import OPTIONS, SERVER_NAME, UNIX
 from grader_extensions.fleet.remote_fleet import lease_from_bytes
@@ -139,7 +138,7 @@ async def _work(
                 signalled.set()
 
         loop.add_reader(sys.stdin.fileno(), read_stdin)
-    async with state_lock(settings.lock_path), wiring(settings) as grading:
+    async with state_lock(settings.state_dir), wiring(settings) as grading:
         await _join(joining, credentials, settings, grading, signalled)
 
 

@@ -18,23 +18,23 @@ from typing import Any
 
 import structlog
 
-from grader.artifacts.files import FILE_COUNT_LIMIT, NAME, SUBMISSION_LIMIT_BYTES
+from grader.artifacts import FILE_COUNT_LIMIT, FILE_NAME, SUBMISSION_LIMIT_BYTES
 from grader.errors import JudgeBroken, ProblemBroken
-from grader.grading.attempt import Attempt, OpenRunBox, RunTool, module_argv
-from grader.grading.build import (
+from grader.grading.attempt import Attempt, Host, Lane, OpenRunBox, RunTool, closed_link, ending, module_argv, open_box
+from grader.grading.pipeline import (
     KERNEL_LIMIT,
     NAME_LIMIT_CHARS,
     REMARK_LIMIT,
     REMARK_LIMIT_CHARS,
     build_input,
     build_spec,
+    failed,
+    judge_rounds,
+    judged,
     plain,
     sane,
     write_sources,
 )
-from grader.grading.pipeline import failed, judge_rounds, judged
-from grader.grading.ports import Host, Lane
-from grader.grading.run_box import closed_link, ending, open_box
 from grader.isolation import BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from grader.model import Problem
@@ -69,7 +69,7 @@ STATIC_TOOLS = (COMPILERS, "kernels", "nvcc", "ptxas", "nvdisasm", "Triton", "Nu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedFile:
-    """A file out of a box. name: plain, as `files.NAME` has it."""
+    """A file out of a box. name: plain, as `FILE_NAME` has it."""
 
     name: str
     tool: str
@@ -131,7 +131,7 @@ def take(
     free_bytes = SUBMISSION_LIMIT_BYTES
     wanted = [(name, tool) for name, tool in note.files.items() if tool in tools and (names is None or name in names)]
     for name, tool in wanted[:FILE_COUNT_LIMIT]:
-        if NAME.fullmatch(name) is None:  # checked before anything is opened
+        if FILE_NAME.fullmatch(name) is None:  # checked before anything is opened
             refused.append("a file without a plain name")
         elif isinstance(content := pick_up(out_dir, name, limit_bytes=min(box_files.FILE_LIMIT_BYTES, free_bytes)), Refusal):
             refused.append(content.sentence)

@@ -13,8 +13,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
 from grader.grading.attempt import Attempt, OpenRunBox, RunTool, module_argv
-from grader.grading.build import build_artifact
-from grader.grading.pipeline import judged
+from grader.grading.pipeline import build_artifact, judged
 from grader.model import NewSubmission
 from grader.verdict.fold import fold
 from grader_extensions.modes import profile

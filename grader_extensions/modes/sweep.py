@@ -16,9 +16,8 @@ from grader import devices
 from grader.errors import FieldViolation, InvalidSubmission
 from grader.formats import formats
 from grader.formats.native import swept_amounts
-from grader.grading.attempt import Attempt, OpenRunBox
+from grader.grading.attempt import Attempt, Lane, OpenRunBox
 from grader.grading.pipeline import judge_process, judged
-from grader.grading.ports import Lane
 from grader.model import Decision, Problem, Reason, Report, Sweep, Verdict
 from grader.rules.sweep import LARGEST_SIZE, SweepInvalid, size_bytes, sizes
 from grader.v1 import problem_pb2, submission_pb2

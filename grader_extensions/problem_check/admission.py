@@ -21,7 +21,7 @@ from pathlib import Path
 from grader import devices
 from grader.cli.output import print_note
 from grader.dispatch.gpus import Gpu
-from grader.dispatch.judge_process import END_S, judge_environment
+from grader.dispatch.lanes import END_S, judge_environment
 from grader.errors import JudgeBroken
 from grader.isolation import BoxExit
 from grader.model import Problem

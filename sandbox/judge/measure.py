@@ -67,7 +67,7 @@ BENCH_S, BENCH_LAUNCHES = 10.0, 12
 # By the host's clock, of a busy machine: runs that are added, at most, where each of the few before took longer than the claim by far.
 ADDED_LIMIT, ADDED_S = 16, 3.0
 HOST_SLACK_NS = 5_000_000
-# A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/judge_process.py).
+# A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/lanes.py).
 BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
 VARIABLE = "GRADER_CLOCK_RECORD"  # a directory; nothing is written where it is not set
 

@@ -3,7 +3,7 @@
 import pytest
 
 from grader.formats import formats
-from grader.intake.languages import detect, missing_entry
+from grader.intake.gate import detect, missing_entry
 from grader.model import SourceFile
 from grader.problems.store import import_all
 from grader.views.starter_files import starter_files

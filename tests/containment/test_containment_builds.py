@@ -4,7 +4,7 @@ Each ends at one limit of the box; the control is the same source where that lim
 """
 
 from grader.grading.attempt import module_argv
-from grader.grading.build import COMPILER_REJECTED
+from grader.grading.pipeline import COMPILER_REJECTED
 from grader.isolation.directories import box_output
 from grader.isolation.pickup import pick_up
 from sandbox.protocol.wire import BoxCause

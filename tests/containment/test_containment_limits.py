@@ -11,7 +11,7 @@ import time
 import docker
 import pytest
 
-from grader.grading.build import cut
+from grader.grading.pipeline import cut
 from grader.isolation.directories import box_output, remove_tree
 from grader.views.sanitize import escape_unprintable
 from sandbox.protocol import wire

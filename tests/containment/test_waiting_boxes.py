@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from grader.grading.run_box import started
+from grader.grading.attempt import started
 from grader.isolation import Box
 from sandbox.protocol import wire
 from tests.harness.grading import Grading, grader, load_problem, processes_of

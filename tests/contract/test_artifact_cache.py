@@ -11,7 +11,7 @@ import pytest
 from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import LocalFleet
 from grader.grading.attempt import StepClock
-from grader.grading.build import build_artifact
+from grader.grading.pipeline import build_artifact
 from grader.isolation import BoxSpec, Purpose, probe
 from grader.model import SourceFile
 from sandbox.protocol import wire

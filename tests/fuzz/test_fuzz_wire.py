@@ -11,7 +11,7 @@ from hypothesis import example, find, given
 from hypothesis import strategies as st
 
 from grader.api.messages import report_to_proto
-from grader.grading.build import read_note
+from grader.grading.pipeline import read_note
 from grader.model import Report, Verdict
 from grader.rules.disclosure import Redactor
 from sandbox.protocol import wire

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from grader.intake.languages import detect
+from grader.intake.gate import detect
 from grader.model import SourceFile
 from sandbox.protocol import wire
 from tests.gpu.conftest import GradedAhead, cases_of, graded_ahead, measure_s

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles
 from grader.model import Verdict
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome

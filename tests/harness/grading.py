@@ -27,10 +27,8 @@ from grader.dispatch.lanes import LOOK_AGAIN_S
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
 from grader.grading import pipeline
-from grader.grading.attempt import StepClock
-from grader.grading.build import build_artifact
-from grader.grading.ports import LaneReservation, Profile, Workspace
-from grader.grading.run_box import RunBox, started
+from grader.grading.attempt import LaneReservation, Profile, RunBox, StepClock, Workspace, started
+from grader.grading.pipeline import build_artifact
 from grader.isolation import Box, BoxSpec, Isolation, Limits, Purpose
 from grader.isolation.select import ObservedIsolation, choose, make
 from grader.isolation.settings import BoxSettings, Protections
@@ -235,7 +233,7 @@ class Grading:
 
 
 class _ConditionedHost:
-    """The fleet for one grading, with its own limits, isolation and cache. A `grader.grading.ports.Host`. warm: its run boxes may be those
+    """The fleet for one grading, with its own limits, isolation and cache. A `Host` of `grader.grading`. warm: its run boxes may be those
     of the fleet that wait."""
 
     def __init__(self, fleet: LocalFleet, isolation: Isolation, conditions: Conditions, *, warm: bool) -> None:

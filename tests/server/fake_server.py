@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from grader.server.main import parser
-from grader.server.serve import run
+from grader.server.running import run
 from tests import fakes
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 from grader.ledger import Ledger
 from grader.model import SubmissionState
 from grader.server import operation
-from grader.server.commands import admin_queue
+from grader.server.commands.admin import QUEUE_HEADINGS, main
 from grader.server.running import serving
 from tests import fakes
 from tests.waiting import until
@@ -19,7 +19,7 @@ def command(settings, capsys):
     """Run the command on the state directory; its code, and what it says."""
 
     def run(action, *words):
-        code = admin_queue.main([action, "--state-dir", str(settings.state_dir), *words])
+        code = main(["queue", action, "--state-dir", str(settings.state_dir), *words])
         said = capsys.readouterr()
         return code, said.out + said.err
 
@@ -62,7 +62,7 @@ async def test_the_queue_is_listed_in_its_order(settings, command):
         ["1", made[2].submission_id, "carl"],
         ["2", made[1].submission_id, "bob"],
     ]
-    assert lines[0].split() == list(admin_queue.HEADINGS) and lines[1].endswith("w1")
+    assert lines[0].split() == list(QUEUE_HEADINGS) and lines[1].endswith("w1")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from grader import errors
@@ -108,13 +107,6 @@ async def test_a_stranger_is_refused_before_its_request_is_taken(keyed, method):
     assert await code_of(60) is UNAUTHENTICATED
     assert await code_of(60, bearer(await keyed.key(scopes=[Scope.ADMIN]))) is DENIED
     assert await code_of(0.7, bearer(await keyed.key())) is grpc.StatusCode.DEADLINE_EXCEEDED
-
-
-async def test_health_asks_for_no_key(keyed):
-    """Load balancers have none."""
-    async with grpc.aio.insecure_channel(keyed.address) as channel:
-        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-    assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 async def services(address, *metadata):

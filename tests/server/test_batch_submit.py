@@ -1,18 +1,17 @@
 """BatchSubmit: many at once, each as by Submit."""
 
 import uuid
-from dataclasses import dataclass
+from unittest.mock import Mock
 
 import grpc
 import pytest
 
 from grader import errors
 from grader.extensions import NoCompetitions
-from grader.intake.gate import SubmissionGate
 from grader.ledger import Ledger
 from grader.problems.store import Problems
 from grader.server.request_limits import BATCH_LIMIT
-from grader.server.submission_service import SubmissionService
+from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from tests import fakes
 from tests.server.keyed import keyed_server
@@ -99,26 +98,20 @@ async def test_the_share_of_the_queue_counts_for_each(settings, kernel, share, t
         assert results[taken:] == refused and refused[0].limit == taken and refused[0].retry_s > 0
 
 
-@dataclass(frozen=True)
-class Breaking(SubmissionGate):
-    """Fails, by a bug, at kernels whose source asks for it."""
+class Breaking(NoCompetitions):
+    """Fails, by a bug, at kernels for a competition."""
 
-    def check(self, request, device_kinds):
-        if "bug" in request.submission.sources[0].content:
-            raise ZeroDivisionError
-        return super().check(request, device_kinds)
+    def terms(self, request, device_kinds):
+        raise ZeroDivisionError
 
 
 async def test_a_bug_that_one_meets_is_its_own_result(settings, place, kernel):
-    """The others are kept."""
-    problems = Problems.load(settings.problems)
+    """The others are stored."""
     async with Ledger.open(place / "ledger") as ledger:
-        submitting = SubmissionService(
-            ledger=ledger,
-            gate=Breaking(problems=problems, policy=NoCompetitions()),
-            device_kinds=lambda: ("emulated",),
-            queue_limit=9,
-            user_queue_limit=None,
-        )
-        results = await submitting.take_batch([api.SubmitRequest(submission=kernel(order)) for order in ("accept", "bug", "wrong")])
-        assert isinstance(results[1], ZeroDivisionError) and await fakes.queued_count(ledger) == 2
+        worker = Mock(wake=lambda: None)
+        service = GraderServicer(ledger, Problems.load(settings.problems), worker=worker, policy=Breaking())
+        kernels = [kernel("accept"), kernel("accept"), kernel("wrong")]
+        kernels[1].competition = "competitions/cup"
+        requests = [api.SubmitRequest(submission=submission) for submission in kernels]
+        answer = await service.BatchSubmit(api.BatchSubmitRequest(requests=requests), None)
+        assert answer.results[1].error.code == grpc.StatusCode.INTERNAL.value[0] and await fakes.queued_count(ledger) == 2

@@ -90,7 +90,9 @@ async def test_without_the_limit_half_a_header_is_waited_for():
 
 @pytest.mark.parametrize("limits", [PeerLimits(total=3, per_address=1000), PeerLimits(total=1000, per_address=3)])
 async def test_a_connection_too_many_is_closed_and_one_that_ends_makes_room(limits):
-    """In all, and from one address."""
+    """In all, and from one address. The control: within the limits, as many connections are held and a request is answered."""
+    async with port(limits=WIDE) as number, connected(number, 4, HALF):
+        assert await status(number) == 200
     async with port(limits=limits) as number:
         async with connected(number, 3, HALF) as held, connected(number, sent=HALF) as (one_more,):
             assert await closed(one_more) and not any(reader.at_eof() for reader in held)
@@ -99,12 +101,6 @@ async def test_a_connection_too_many_is_closed_and_one_that_ends_makes_room(limi
                 with contextlib.suppress(aiohttp.ClientError):
                     assert await status(number) == 200
                     return
-
-
-async def test_within_the_limits_all_are_answered():
-    """The control: as many connections, and then a request."""
-    async with port(limits=WIDE) as number, connected(number, 4, HALF):
-        assert await status(number) == 200
 
 
 async def test_many_requests_on_one_connection_are_answered():

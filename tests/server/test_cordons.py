@@ -2,15 +2,14 @@
 
 import asyncio
 import json
-from importlib import metadata
 
 import pytest
 
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
-from grader.server.commands import admin_lanes, admin_servers
+from grader.server.commands.admin import main
 from grader.server.running import serving
-from grader.server.server_state import Cordons
+from grader.server.server_state import CORDONS_NAME, SNAPSHOT_NAME, Cordons
 from tests import fakes
 from tests.waiting import until
 
@@ -20,7 +19,7 @@ def command(settings, capsys):
     """Run the command on the state directory; its code, and what it says."""
 
     def run(*words):
-        code = admin_lanes.main(["--state-dir", str(settings.state_dir), *words])
+        code = main(["lanes", "--state-dir", str(settings.state_dir), *words])
         said = capsys.readouterr()
         return code, said.out + said.err
 
@@ -29,7 +28,7 @@ def command(settings, capsys):
 
 @pytest.fixture
 def path(settings):
-    return settings.cordons_path
+    return settings.state_dir / CORDONS_NAME
 
 
 def test_a_lane_is_cordoned_listed_and_uncordoned(command, path) -> None:
@@ -46,7 +45,7 @@ def test_a_lane_is_cordoned_listed_and_uncordoned(command, path) -> None:
 
 def test_the_state_directory_is_named_before_or_behind_the_word(settings, command, capsys) -> None:
     assert command("cordon", "gpu-2")[0] == 0
-    assert admin_lanes.main(["list", "--state-dir", str(settings.state_dir)]) == 0 and "cordoned: gpu-2" in capsys.readouterr().out
+    assert main(["lanes", "list", "--state-dir", str(settings.state_dir)]) == 0 and "cordoned: gpu-2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["", "../x y", "GPU", "a" * 201, "/cuda:0"])
@@ -62,7 +61,7 @@ def test_what_is_not_cordoned_can_not_be_uncordoned(command) -> None:
 
 def test_a_file_that_makes_no_sense_changes_nothing(path, command) -> None:
     """The server goes on with the list that it has, and the command does not overwrite it."""
-    cordons = Cordons(path)
+    cordons = Cordons(path.parent)
     assert not cordons.look()
     cordons.add("gpu-1")
     assert cordons.look() and cordons.names == {"gpu-1"} and not cordons.look()
@@ -77,11 +76,11 @@ def test_a_file_that_makes_no_sense_changes_nothing(path, command) -> None:
 async def test_a_running_server_follows_and_a_new_one_begins_with_it(settings, place, monkeypatch) -> None:
     """Within a look; also what was cordoned before it started."""
     monkeypatch.setattr(operation, "LOOK_S", 0.02)
-    Cordons(settings.cordons_path).add("cuda:0")
+    Cordons(settings.state_dir).add("cuda:0")
     followed: list[frozenset[str]] = []
     async with serving(settings, fakes.wiring(None, cordon=followed.append)):
         assert followed == [{"cuda:0"}]
-        Cordons(settings.cordons_path).add("gpu-1")
+        Cordons(settings.state_dir).add("gpu-1")
         await until(lambda: len(followed) == 2)
     assert followed == [{"cuda:0"}, {"cuda:0", "gpu-1"}]
 
@@ -96,6 +95,8 @@ async def test_every_lane_of_a_running_server_is_listed_with_its_state(settings,
         lanes[:] = [LaneNow(name="cuda:0", state=LaneState.FREE)]
         while json.loads((await asyncio.to_thread(command, "list", "--json"))[1])["lanes"] != [{"name": "cuda:0", "state": "free"}]:
             pass
+        (settings.state_dir / SNAPSHOT_NAME).write_text('{"host": 1}')  # what makes no sense is no server
+        assert (await asyncio.to_thread(command, "list"))[1].startswith("no server runs on")
     assert command("list")[1].startswith("no server runs on")
 
 
@@ -106,20 +107,3 @@ async def test_a_name_that_no_lane_has_is_cordoned_with_a_warning(settings, comm
         for name, unknown in (("local/gpu-0/cuda:0", False), ("local/gpu-0", False), ("local/gpu-1", True), ("local/gpu", True)):
             code, said = await asyncio.to_thread(command, "cordon", name)
             assert code == 0 and ("No lane has this name now" in said) is unknown
-
-
-async def test_the_server_of_a_state_directory_is_listed(settings, capsys) -> None:
-    """With address and version, for as long as it runs; a file that makes no sense is no server."""
-
-    def servers():
-        assert admin_servers.main(["--state-dir", str(settings.state_dir), "--json"]) == 0
-        return json.loads(capsys.readouterr().out)["servers"]
-
-    async with serving(settings, fakes.wiring()) as running:
-        (one,) = servers()
-        assert (one["address"], one["version"], one["client"]) == (running.address, metadata.version("kernel-grader"), "")
-        settings.snapshot_path.write_text('{"host": 1}')
-        assert servers() == []
-    assert servers() == []
-    assert admin_servers.main(["--state-dir", str(settings.state_dir)]) == 0
-    assert capsys.readouterr().out == f"no server runs on {settings.state_dir}\n"

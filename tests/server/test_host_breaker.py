@@ -77,12 +77,8 @@ async def dispatching(ledger, host, *, protected=True):
     """Grade on this host. protected: with its breaker, which is given."""
     async with asyncio.timeout(300), host.breaker() as breaker, asyncio.TaskGroup() as group:
         await breaker.proved()
-        dispatcher = Dispatcher(
-            ledger,
-            breaker.grade if protected else host.grade,
-            capacity=lambda: 0 if protected and breaker.fault else 2,
-            poll_s=0.005,
-        )
+        grade = breaker.grade if protected else host.grade
+        dispatcher = Dispatcher(ledger, grade, capacity=lambda: 0 if protected and breaker.fault else 2, poll_s=0.005)
         group.create_task(dispatcher.run())
         yield breaker
         dispatcher.drain(0.0)

@@ -7,7 +7,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from grader.peers import PeerCount, PeerLimits, address_of_peer, network_of
+from grader.peers import PeerCount, PeerLimits, address_of_peer
 from grader.server.interceptors import NAME_LIMIT_BYTES, READERS, KnownHealth, OpenCalls
 from tests.server.keyed import keyed_server
 
@@ -185,7 +185,7 @@ async def test_few_requests_are_read_at_once_and_one_of_each_address():
 
 
 async def test_the_server_has_these_limits(settings):
-    """Of a server as it is started: a long name is refused, and so is one call too many."""
+    """Of a server as it is started: a long name is refused, and so is one call too many. None asks for a key: load balancers have none."""
     async with keyed_server(settings, health_address_limit=1) as server, grpc.aio.insecure_channel(server.address) as channel:
         assert await code_of(watch(channel, "x" * 1000)) is grpc.StatusCode.INVALID_ARGUMENT
         watching = watch(channel)
@@ -209,21 +209,12 @@ def test_peers_are_counted_in_all_and_by_address():
 @pytest.mark.parametrize(
     ("peer", "address"),
     [
-        ("ipv4:192.0.2.1:5000", "192.0.2.1"),
-        ("ipv6:%5B2001:db8::1%5D:5000", "2001:db8::/64"),
-        ("ipv6:[2001:db8::2]:5000", "2001:db8::/64"),
-        ("ipv6:%5B::ffff:192.0.2.1%5D:5000", "192.0.2.1"),
+        ("ipv4:192.0.2.1:5000", "192.0.2.1"), ("ipv6:%5B2001:db8::1%5D:5000", "2001:db8::/64"),
+        ("ipv6:[2001:db8::2]:5000", "2001:db8::/64"), ("ipv6:%5B::ffff:192.0.2.1%5D:5000", "192.0.2.1"),
         ("ipv6:%5Bfe80::1%25eth0%5D:5000", "fe80::/64"),
-        ("unix:", "unix"),
-        ("unix:/run/s", "unix"),
-        ("", ""),
+        ("unix:", "unix"), ("unix:/run/s", "unix"), ("", ""), ("ipv4:somewhere:1", "somewhere"),
     ],
-)
+)  # fmt: skip
 def test_the_address_of_a_peer(peer, address):
-    """Without the port; of IPv6 the network that one host has."""
+    """Without the port; of IPv6 the network that one host has; what is no address counts as itself."""
     assert address_of_peer(peer) == address
-
-
-def test_what_is_no_address_counts_as_itself():
-    """Nothing is mistaken for another."""
-    assert network_of("somewhere") == "somewhere"

@@ -47,6 +47,8 @@ async def test_a_list_is_by_verdict(client, graded):
         ({"id_prefix": "submissions/a"}, "id_prefix: .*without 'submissions/'"),
         ({"id_prefix": "\0"}, "id_prefix: "),
         ({"id_prefix": "a" * 65}, "id_prefix: "),
+        ({"tag": "a b"}, "tag: 'a b' is not a tag"),
+        ({"problem": "sum"}, "problem: .*expected 'problems/<id>'"),
     ],
 )
 async def test_what_no_list_can_be_by_is_refused(client, fields, expected):

@@ -24,13 +24,6 @@ async def test_a_right_kernel_is_accepted_and_a_wrong_one_is_not(client, kernel,
         assert shown.report == final.report and shown.sources[0].content == fakes.source(order)
 
 
-async def test_a_list_of_a_problem_without_its_collection_names_the_field(client):
-    """`problem`, as the request has it."""
-    with pytest.raises(errors.InvalidRequest) as caught:
-        await client.list_submissions(problem="sum")
-    assert [one.field for one in caught.value.violations] == ["problem"]
-
-
 async def test_a_text_that_is_no_utf_8_is_the_callers_mistake(client):
     """A client in a language that does not check gets INVALID_ARGUMENT and the remedy, not INTERNAL."""
     path = b"k.cu\xff"

@@ -97,21 +97,11 @@ async def test_with_both_it_starts_and_asks_for_keys(settings, files, authority,
 @pytest.mark.parametrize(
     ("address", "here"),
     [
-        ("127.0.0.1:1", True),
-        ("127.8.8.8:1", True),
-        ("[::1]:1", True),
-        ("localhost:1", True),
-        ("unix:/x", True),
-        ("0.0.0.0:1", False),
-        ("[::]:1", False),
-        ("192.0.2.1:1", False),
-        (":1", False),
-        ("127.evil.example:1", False),
-        ("127.0.0.1.example:1", False),
-        ("localhost.example:1", False),
-        ("unix-abstract:x", False),
+        ("127.0.0.1:1", True), ("127.8.8.8:1", True), ("[::1]:1", True), ("localhost:1", True), ("unix:/x", True),
+        ("0.0.0.0:1", False), ("[::]:1", False), ("192.0.2.1:1", False), (":1", False), ("127.evil.example:1", False),
+        ("127.0.0.1.example:1", False), ("localhost.example:1", False), ("unix-abstract:x", False),
     ],
-)
+)  # fmt: skip
 def test_what_only_this_host_can_reach(address, here):
     """A name that only looks like it is not."""
     assert loopback(address) is here and Settings(listen=address).asks_keys is not here
@@ -154,24 +144,17 @@ def test_a_key_with_a_password_does_not_ask_the_terminal(settings, place, author
         server_credentials(settings.model_copy(update=files))
 
 
-def test_a_key_file_that_others_can_read_is_warned_about(settings, files):
+@pytest.mark.parametrize(("event", "bad", "good"), [("tls_key_is_open_to_others", 0o640, 0o600), ("tls_certificate_ends_soon", 3, 60)])
+def test_a_key_that_others_can_read_and_a_certificate_that_ends_soon_are_warned_about(settings, place, authority, event, bad, good):
     """Served all the same: the mode may be right where a group is meant."""
     log.configure("json", level=30)
-    for mode, warned in ((0o640, True), (0o600, False)):
+    for value, warned in ((bad, True), (good, False)):
+        mode, days = (value, 60) if event.startswith("tls_key") else (0o600, value)
+        files = write(place, authority.issue_cert("127.0.0.1", not_after=datetime.now(UTC) + timedelta(days=days)))
         os.chmod(files["tls_key"], mode)
         with structlog.testing.capture_logs() as logged:
             server_credentials(settings.model_copy(update=files))
-        assert ("tls_key_is_open_to_others" in [one["event"] for one in logged]) is warned
-
-
-def test_a_certificate_that_ends_soon_is_warned_about(settings, place, authority):
-    """Before it does."""
-    log.configure("json", level=30)
-    for days, warned in ((3, True), (60, False)):
-        files = write(place, authority.issue_cert("127.0.0.1", not_after=datetime.now(UTC) + timedelta(days=days)))
-        with structlog.testing.capture_logs() as logged:
-            server_credentials(settings.model_copy(update=files))
-        assert ("tls_certificate_ends_soon" in [one["event"] for one in logged]) is warned
+        assert [one["event"] for one in logged] == [event] * warned
 
 
 async def served(address, authority):

@@ -246,12 +246,8 @@ async def ledger(place):
 
 
 async def show(submission):
-    return submission_pb2.Submission(
-        name=f"submissions/{submission.submission_id}",
-        state=f"SUBMISSION_STATE_{submission.state.name}",
-        parent="p",
-        annotations={"a": "b"},
-    )
+    name, state = f"submissions/{submission.submission_id}", f"SUBMISSION_STATE_{submission.state.name}"
+    return submission_pb2.Submission(name=name, state=state, parent="p", annotations={"a": "b"})
 
 
 def streaming(ledger, *, poll_s=NEVER_S, leaving=None, user="ann", tag_limit=NAME_LIMIT, **request):
@@ -304,7 +300,7 @@ async def test_a_stream_looks_at_most_ten_times_a_second(ledger):
     await submit(ledger, 60)
     loop, before = asyncio.get_running_loop(), Counter(ledger.reads)
     async with streaming(ledger, tag="run", until_idle=True) as updates:
-        reading = asyncio.ensure_future(collect(updates))
+        reading = asyncio.create_task(collect(updates))
         began_s = loop.time()
         for _ in range(60):
             await ledger.settle(await ledger.lease("w", ttl_s=60), fakes.report())

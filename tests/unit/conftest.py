@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles
 from grader.dispatch.local_fleet import LocalFleet
 from grader.isolation.settings import BoxSettings
 from tests import fakes

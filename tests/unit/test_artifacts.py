@@ -5,25 +5,30 @@ import hashlib
 import hmac
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
 import pytest
 import structlog
 
-from grader.artifacts.store import (
+from grader.artifacts import (
     MAGIC,
     OVERHEAD_LIMIT_BYTES,
     REJECTION_S,
     REJECTION_SHARE,
     STALE_S,
+    ArtifactCache,
     ArtifactStore,
     BuildResult,
     artifact_key,
     sealed,
     usage,
 )
+from grader.config import Settings
 from grader.errors import SettingsInvalid
+from grader.isolation.toolchain import host_toolchain
+from grader.server.wiring import box_settings
 from sandbox.protocol import wire
 
 JOB = wire.BuildJob(language="cuda", entry="solve", device_kind="emulated", sources=("a.cu", "b.cu"), architecture="sm_90")
@@ -337,3 +342,11 @@ def test_a_key_is_held_by_one(store: ArtifactStore) -> None:
     second = store.try_lock(KEY)
     assert second is not None
     store.unlock(KEY, second)
+
+
+def test_a_box_does_not_see_a_cache_below_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever somebody puts it: below the Python environment it is covered by an empty directory."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
+    settings = Settings(state_dir=tmp_path / "state", cache_dir=tmp_path / "env" / "cache")
+    ArtifactCache(settings.cache_path, 1)
+    assert str(settings.cache_path) in host_toolchain(tmp_path, box_settings(settings).hidden_paths).hidden

@@ -12,10 +12,9 @@ import pytest
 from grader.artifacts import ArtifactCache
 from grader.dispatch.local_fleet import PROFILES, read_profile
 from grader.errors import JudgeBroken, SandboxBroken
-from grader.grading import build
-from grader.grading.attempt import StepClock
-from grader.grading.build import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _build_outcome, build_artifact, cut, read_note
-from grader.grading.ports import Workspace
+from grader.grading import pipeline
+from grader.grading.attempt import StepClock, Workspace
+from grader.grading.pipeline import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _build_outcome, build_artifact, cut, read_note
 from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
 from grader.model import Lease, SourceFile
@@ -63,15 +62,11 @@ def test_a_broken_builder_is_our_fault(code: int) -> None:
 
 def test_both_sides_know_the_builders_exit_codes() -> None:
     """They share no module."""
-    said = {
-        build_result.UNSUPPORTED: "UNSUPPORTED",
-        build_result.ENTRY_NOT_FOUND: "ENTRY_NOT_FOUND",
-        build_result.IMPORT_FAILED: "IMPORT_FAILED",
-    }
-    assert said == build.BUILD_REASONS and build_result.REJECTED == build.COMPILER_REJECTED
-    assert build_result.BROKEN in build.BUILDER_BROKEN
-    assert not build.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, *said}
-    assert build_result.IMPORT_FAILED not in build.CACHEABLE_EXIT_CODES >= {build_result.UNSUPPORTED, build_result.REJECTED}
+    said = {getattr(build_result, name): name for name in ("UNSUPPORTED", "ENTRY_NOT_FOUND", "IMPORT_FAILED")}
+    assert said == pipeline.BUILD_REASONS and build_result.REJECTED == pipeline.COMPILER_REJECTED
+    assert build_result.BROKEN in pipeline.BUILDER_BROKEN
+    assert not pipeline.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, *said}
+    assert build_result.IMPORT_FAILED not in pipeline.CACHEABLE_EXIT_CODES >= {build_result.UNSUPPORTED, build_result.REJECTED}
 
 
 # -- the builder's note --------------------------------------------------------------------------------------------------
@@ -169,10 +164,8 @@ class FakeHost:
         self.cores = asyncio.Semaphore(1)
         self._place, self._count = place, 0
 
-    @asynccontextmanager
-    async def builder(self) -> AsyncIterator[None]:
-        async with self.cores:
-            yield
+    def builder(self) -> asyncio.Semaphore:
+        return self.cores
 
     @asynccontextmanager
     async def turn(self, *, secret: bool) -> AsyncIterator[None]:
@@ -215,11 +208,12 @@ def host(tmp_path: Path) -> FakeHost:
 
 
 async def test_the_second_time_no_box_is_needed(host: FakeHost) -> None:
-    """Same bytes, same log, same note and kernels; said to be cached, and with the time that it took now."""
+    """Same bytes, same log, same note and kernels; said to be cached, and with the time that it took now. __DATE__ makes no difference."""
     (first, artifact), (second, same) = await built(host), await built(host)
     assert host.isolation.count == 1 and artifact == same == b"artifact of int x;"
     assert second == replace(first, cached=True, duration_ns=second.duration_ns)
     assert (first.cached, first.headers, first.log, first.kernels) == (False, "light", "warning: unused", (USE,))
+    assert host.isolation.environment["SOURCE_DATE_EPOCH"] == "0"
 
 
 async def test_nobody_learns_from_the_cache_what_another_user_submitted(host: FakeHost) -> None:
@@ -406,9 +400,3 @@ async def test_a_servers_umask_does_not_keep_the_box_from_its_sources(host: Fake
         os.umask(before)
     modes = {path.relative_to(work.source_dir).as_posix(): path.stat().st_mode & 0o777 for path in work.source_dir.rglob("*")}
     assert modes == {"files": 0o755, "files/kernel.cu": 0o644, "job.json": 0o644}
-
-
-async def test_the_compilers_clock_stands_still(host: FakeHost) -> None:
-    """So that __DATE__ makes no difference."""
-    await built(host)
-    assert host.isolation.environment["SOURCE_DATE_EPOCH"] == "0"

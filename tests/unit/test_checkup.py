@@ -13,8 +13,8 @@ import trustme
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Scope
-from grader.server import checkup
-from grader.server.checkup import CheckupStatus
+from grader.server.commands import doctor as checkup
+from grader.server.commands.doctor import CheckupStatus
 from grader.server.main import main
 from grader.server.server_state import state_lock
 from tests import fakes
@@ -102,7 +102,7 @@ async def test_a_port_that_is_taken_is_wrong_unless_the_server_runs(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         web = str(taken.getsockname()[1])
         assert found(settings, "web port", web=web).standing is CheckupStatus.WRONG
-        async with state_lock(settings.lock_path):
+        async with state_lock(settings.state_dir):
             assert found(settings, "web port", web=web).standing is CheckupStatus.OK
             assert f"process {os.getpid()}" in found(settings, "server").detail
     assert found(settings, "web port", web=web).standing is CheckupStatus.OK

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from grader.dispatch import lanes
-from grader.dispatch.judge_process import JudgeProcess, judge_environment
-from grader.dispatch.lanes import Lanes
+from grader.dispatch.lanes import JudgeProcess, Lanes, judge_environment
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import DeviceQuarantined, JudgeBroken
 from grader.isolation import GpuAccess

@@ -78,18 +78,10 @@ OFFERS = devices.offered([(0, "NVIDIA H200"), (1, "NVIDIA H200"), (2, "NVIDIA H1
 @pytest.mark.parametrize(
     ("choice", "indices"),
     [
-        ("cuda", [0, 1, 2]),
-        ("cuda:1", [1]),
-        ("cuda:H200", [0, 1]),
-        ("cuda:h100 nvl", [2]),
-        ("cuda:NVIDIA", [0, 1, 2]),
-        ("cuda:3", []),
-        ("cuda:200", []),
-        ("cuda:", []),
-        ("cuda:B200", []),
-        ("H200", []),
+        ("cuda", [0, 1, 2]), ("cuda:1", [1]), ("cuda:H200", [0, 1]), ("cuda:h100 nvl", [2]), ("cuda:NVIDIA", [0, 1, 2]),
+        ("cuda:3", []), ("cuda:200", []), ("cuda:", []), ("cuda:B200", []), ("H200", []),
     ],
-)
+)  # fmt: skip
 def test_a_choice_means_gpus_by_place_or_by_a_part_of_the_name(choice: str, indices: list[int]) -> None:
     names = ("NVIDIA H200", "NVIDIA H200", "NVIDIA H100 NVL")
     assert [index for index, name in enumerate(names) if devices.fits(choice, index, name)] == indices

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.server.installed_version import installed_version
+from grader.server import installed_version
 
 ROOT = Path(__file__).parents[2]
 PROJECT_TABLE = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -45,19 +45,11 @@ def test_a_right_submission_is_taken_as_it_is():
 @pytest.mark.parametrize(
     ("path", "remedy"),
     [
-        ("a/../b.cu", "write 'b.cu'"),
-        ("../b.cu", "write 'b.cu'"),
-        ("..", "write 'kernel.cu'"),
-        ("./b.cu", "write 'b.cu'"),
-        ("a//b.cu", "write 'a/b.cu'"),
-        ("a/", "write 'a'"),
-        ("/etc/passwd", "write 'etc/passwd'"),
-        ("a\\b.cu", "write it with '/'"),
-        ("a\nb.cu", "plain characters"),
-        ("", "write a relative path"),
-        ("a" * 300 + ".cu", "shorten it"),
+        ("a/../b.cu", "write 'b.cu'"), ("../b.cu", "write 'b.cu'"), ("..", "write 'kernel.cu'"), ("./b.cu", "write 'b.cu'"),
+        ("a//b.cu", "write 'a/b.cu'"), ("a/", "write 'a'"), ("/etc/passwd", "write 'etc/passwd'"), ("a\\b.cu", "write it with '/'"),
+        ("a\nb.cu", "plain characters"), ("", "write a relative path"), ("a" * 300 + ".cu", "shorten it"),
     ],
-)
+)  # fmt: skip
 def test_a_path_that_is_not_plain_is_refused_with_a_better_one(path, remedy):
     """No path leaves the directory that it is written into, in any spelling."""
     assert remedy in violations(("ok.cu", fakes.SOURCE), (path, "x"))["sources[1].path"]

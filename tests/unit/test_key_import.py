@@ -7,7 +7,7 @@ import io
 import pytest
 
 from grader.ledger import Ledger
-from grader.server.commands import admin_keys
+from grader.server.commands.admin import main
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def admin(tmp_path, capsys):
     def run(text, *words, name="users.csv"):
         path = tmp_path / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
-        code = admin_keys.main(["import", str(path), "--state-dir", str(tmp_path / "state"), *words])
+        code = main(["keys", "import", str(path), "--state-dir", str(tmp_path / "state"), *words])
         return code, *capsys.readouterr()
 
     return run

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.intake import languages
+from grader.intake import gate
 from grader.model import SourceFile
 
 RAW = 'extern "C" void solve(float* a) {}'
@@ -13,7 +13,7 @@ def source(content, path="k.cu"):
 
 
 def missing(content, language="cuda", entry="solve"):
-    return languages.missing_entry(language, source(content), entry)
+    return gate.missing_entry(language, source(content), entry)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def missing(content, language="cuda", entry="solve"):
     ],
 )
 def test_a_language_is_detected_from_the_code_and_not_from_comments(content, language):
-    assert languages.detect(source(content)) == language
+    assert gate.detect(source(content)) == language
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import pytest
 from markupsafe import Markup
 
 from grader.errors import InvalidSubmission
-from grader.grading.build import cut
-from grader.intake import gate, languages
-from grader.intake.labels import check_labels
+from grader.grading.pipeline import cut
+from grader.intake import gate
+from grader.intake.gate import check_labels
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
@@ -51,9 +51,9 @@ def checked(text: str, path: str) -> None:
 READERS: dict[str, Callable[[str], object]] = {
     "a check of C++": lambda text: checked(text, "k.cu"),
     "a check of Python": lambda text: checked(text, "k.py"),
-    "the language": lambda text: languages.detect([SourceFile(path="k.cu", content=text)]),
+    "the language": lambda text: gate.detect([SourceFile(path="k.cu", content=text)]),
     **{
-        f"the entry of {name}": lambda text, name=name: languages.missing_entry(name, [SourceFile(path="k.cu", content=text)], "run")
+        f"the entry of {name}": lambda text, name=name: gate.missing_entry(name, [SourceFile(path="k.cu", content=text)], "run")
         for name in known_languages()
     },
     "the decoder": lambda text: gate.decode_source("k.cu", text.encode()),
@@ -71,9 +71,8 @@ READERS: dict[str, Callable[[str], object]] = {
 # Not those that read the lines of a compiler's log, of which each is cut to 2000 characters.
 MODULES = (
     "grader.api.resource_names",
-    "grader.grading.build",
-    "grader.intake.labels",
-    "grader.intake.languages",
+    "grader.grading.pipeline",
+    "grader.intake.gate",
     "sandbox.protocol.source_tokens",
     "sandbox.judge.library_use",
     "sandbox.protocol.languages",

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
+from grader.dispatch.lanes import CUDA_SILENCE_S, SILENCE_S
 from sandbox.judge import timing
 from sandbox.judge.timing import (
     EAGER,

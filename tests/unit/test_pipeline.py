@@ -43,12 +43,8 @@ async def test_a_run_box_gets_the_gpu_of_its_lane(make, boxes) -> None:
     await graded(fleet, lease(device_kind="cuda:h100"))
     build, run = boxes.specs if boxes.specs[0].purpose is Purpose.BUILD else boxes.specs[::-1]
     assert build.gpu is None and (run.gpu.index, run.gpu.minor, run.gpu.uuid) == (1, H100.minor, H100.uuid)
-    assert run.limits.memory_bytes == fleet.profile.run_cuda.memory_bytes and run.argv[-4:] == (
-        "--preload",
-        "torch",
-        "--import-device",
-        "cuda",
-    )
+    assert run.limits.memory_bytes == fleet.profile.run_cuda.memory_bytes
+    assert run.argv[-4:] == ("--preload", "torch", "--import-device", "cuda")
 
 
 async def test_a_run_box_on_the_emulated_device_is_as_before(make, boxes) -> None:
@@ -68,11 +64,8 @@ async def test_a_box_lives_as_long_as_many_workloads_may_take(make, boxes, devic
     many = lease(device_kind=device_kind, workloads=tuple(workload(f"n{number}", "") for number in range(100)))
     timed = replace(many, submission=replace(many.submission, new=replace(many.submission.new, mode=wire.Mode.BENCHMARK)))
     autotuned = replace(timed, problem=replace(timed.problem, spec=replace(timed.problem.spec, baselines=("max-autotune",))))
-    for wanted in (
-        replace(many, submission=replace(many.submission, new=replace(many.submission.new, mode=wire.Mode.TEST))),
-        timed,
-        autotuned,
-    ):
+    untimed = replace(many, submission=replace(many.submission, new=replace(many.submission.new, mode=wire.Mode.TEST)))
+    for wanted in (untimed, timed, autotuned):
         await graded(fleet, wanted)
     tested, measured, tuned = (run.limits for run in boxes.runs)
     usual = fleet.profile.run if device_kind == "emulated" else fleet.profile.run_cuda

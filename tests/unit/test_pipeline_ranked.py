@@ -11,8 +11,8 @@ import pytest
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import JudgeBroken
+from grader.grading.attempt import closed_link
 from grader.grading.pipeline import LEFT_OUT
-from grader.grading.run_box import closed_link
 from grader.isolation import Box, BoxExit, BoxSpec, Purpose
 from grader.model import Lease, Ranking, Verdict
 from grader.verdict.fold import IncompleteFacts, fold

@@ -4,7 +4,7 @@ import asyncio
 
 from grader.ledger.queue import Snapshot
 from grader.model import Position
-from grader.server.submission_watch import REST_MOST_S, PositionNotifier, Positions, differs
+from grader.server.submission_watch import REST_MOST_S, Positions, differs
 
 
 class Queue:
@@ -24,7 +24,7 @@ async def test_a_thousand_watches_read_the_queue_once():
     """And each is told its own place. Once more where the machine stands still for as long as an answer is good."""
     queue = Queue(waiting=[str(number) for number in range(1000)])
     shared = Positions(queue, lane_count=lambda: 1)
-    found = await asyncio.gather(*(PositionNotifier(shared, str(number)).news() for number in range(1000)))
+    found = await asyncio.gather(*(shared.cached(str(number)) for number in range(1000)))
     assert [one.ahead_count for one in found] == list(range(1000)) and queue.read_count <= 2
 
 

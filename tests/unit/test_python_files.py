@@ -10,7 +10,7 @@ import pytest
 
 from grader.errors import InvalidSubmission
 from grader.formats import native
-from grader.intake import gate, languages
+from grader.intake import gate
 from grader.model import SourceFile
 from grader.v1 import grader_service_pb2, submission_pb2
 from sandbox.languages.python_module import ModuleDirectory, NoMainFile, choose_main, defined_names, own_modules
@@ -109,7 +109,7 @@ def test_own_modules_are_named_as_they_are_imported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "sure"), [("# nothing\n", True), ("'a text'\n", True), (PLAIN, False), ("run = 3", False), ("(", True)])
 def test_a_module_that_can_have_no_entry_is_refused_at_once(text, sure):
-    message = languages.missing_entry("python", (SourceFile(path="k.py", content=text),), "solve")
+    message = gate.missing_entry("python", (SourceFile(path="k.py", content=text),), "solve")
     assert (message is not None) is sure and (message is None or "define a function `solve`" in message)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.config import LEDGER_NAME, LOCK_NAME
+from grader.config import LEDGER_NAME
 from grader.errors import SettingsInvalid
 from grader.ledger.sqlite import SqliteDatabase
 from grader.server.server_state import state_lock
@@ -22,7 +22,7 @@ def _unusable(tmp_path: Path, name: str) -> Path:
 
 
 def _opened(directory: Path, what: str) -> AbstractAsyncContextManager[object]:
-    return state_lock(directory / LOCK_NAME) if what == "lock" else SqliteDatabase.open(directory / LEDGER_NAME)
+    return state_lock(directory) if what == "lock" else SqliteDatabase.open(directory / LEDGER_NAME)
 
 
 @pytest.mark.parametrize("name", ["below a file", "a file", "no file in it"])

@@ -93,17 +93,11 @@ def test_how_long_a_secret_workload_took_is_not_told() -> None:
 def test_the_steps_of_several_processes_are_added_up() -> None:
     """In the order of their first; what a newer server calls otherwise is not lost."""
     found = submission_pb2.Submission()
-    for step, seconds in (
-        (report_pb2.STEP_LOAD, 1),
-        (report_pb2.STEP_VERIFY, 2),
-        (report_pb2.STEP_LOAD, 3),
-        (99, 4),
-        (report_pb2.STEP_BOX, 0),
-    ):
+    steps = (report_pb2.STEP_LOAD, report_pb2.STEP_VERIFY, report_pb2.STEP_LOAD, 99, report_pb2.STEP_BOX)
+    for step, seconds in zip(steps, (1, 2, 3, 4, 0), strict=True):
         found.report.timeline.add(step=step, duration=Duration(seconds=seconds))  # type: ignore[arg-type]
     assert step_times(found) == {"load": 4.0, "verify": 2.0, OTHER: 4.0}
     assert step_times(submission_pb2.Submission()) == {}
     assert set(NAMES) == set(report_pb2.Step.values()) - {report_pb2.STEP_UNSPECIFIED}
-    assert {one.name for one in Step} == {name.removeprefix("STEP_") for name in report_pb2.Step.DESCRIPTOR.values_by_name} - {
-        "UNSPECIFIED"
-    }
+    names = {name.removeprefix("STEP_") for name in report_pb2.Step.DESCRIPTOR.values_by_name}
+    assert {one.name for one in Step} == names - {"UNSPECIFIED"}

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles
 
 
 def kept(tmp_path, limit_bytes=1 << 20):

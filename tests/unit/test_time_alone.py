@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grader.dispatch.judge_process import CUDA_SILENCE_S, SILENCE_S
+from grader.dispatch.lanes import CUDA_SILENCE_S, SILENCE_S
 from sandbox.judge.timing import steady
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, Answer, Operation, Status

@@ -15,7 +15,7 @@ import pytest
 from grader.dispatch import warm_boxes
 from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes
 from grader.errors import SandboxBroken
-from grader.grading.run_box import JobPipes, started
+from grader.grading.attempt import JobPipes, started
 from grader.isolation import Box, BoxSpec, GpuAccess, IsolationBroken, Purpose
 from sandbox.protocol.box_files import GO, READY
 from tests import fakes
@@ -202,20 +202,15 @@ async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
         assert all(spec.link_dir != one.link_dir for spec in boxes.open)
 
 
-@pytest.mark.parametrize("differs", ["argv", "limits", "environment", "fingerprint"])
-async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path, differs) -> None:
+DIFFERENCES = {"argv": (*SPEC.argv, "--preload", "torch"), "limits": replace(SPEC.limits, memory_bytes=2), "environment": (("A", "b"),)}
+
+
+@pytest.mark.parametrize("part", [*DIFFERENCES, "fingerprint"])
+async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path, part) -> None:
     async with make() as pool:
         await filled(pool, tmp_path)
-        other = of(tmp_path, number=1)
-        match differs:
-            case "argv":
-                other = replace(other, argv=(*other.argv, "--preload", "torch"))
-            case "limits":
-                other = replace(other, limits=replace(other.limits, memory_bytes=2))
-            case "environment":
-                other = replace(other, environment=(("A", "b"),))
-            case "fingerprint":
-                boxes.print = "two"
+        boxes.print = "two" if part == "fingerprint" else "one"
+        other = replace(of(tmp_path, number=1), **{name: value for name, value in DIFFERENCES.items() if name == part})
         assert await used(pool, other) == other.link_dir
 
 
@@ -308,16 +303,6 @@ async def test_one_that_never_says_that_it_waits_is_ended(make, boxes, tmp_path,
         await until(lambda: len(boxes.specs) == 2)
         await until(waiting(boxes, 0))
         assert not pool._waiting
-
-
-async def test_nothing_is_left_when_the_server_ends(make, boxes, tmp_path) -> None:
-    async with make(2) as pool:
-        await used(pool, of(tmp_path, "cuda"))
-        await until(lambda: pool._waiting)
-        boxes.imports.clear()
-        await used(pool, of(tmp_path, "torch"))
-        await until(waiting(boxes, 2))
-    assert boxes.open == []
 
 
 # -- the pipes -----------------------------------------------------------------------------------------------------------

@@ -20,14 +20,13 @@ from typing import Any
 
 from grader import extensions
 from grader.config import Settings
-from grader.dispatch.judge_process import JudgeProcess
+from grader.dispatch.lanes import JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
 from grader.isolation import Availability, Box, BoxCause, BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.model import Lease
-from grader.server.grading import Grading, Wiring
 from grader.server.main import parser
-from grader.server.serve import run
-from grader.server.wiring import box_settings, host_breaker
+from grader.server.running import run
+from grader.server.wiring import Grading, Wiring, box_settings, host_breaker
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import READY
 

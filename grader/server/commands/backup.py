@@ -1,4 +1,4 @@
-"""`grader-server backup FILE`: a copy of the ledger as it is at one moment, while a server runs.
+"""`grader-server backup FILE`: a copy of the ledger as it is at one moment, while a server runs. Of PostgreSQL, `pg_dump` makes one.
 
 Where the copy is wrong or the disk is full, what was at FILE before is still there.
 """
@@ -8,22 +8,19 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
-from psycopg.conninfo import make_conninfo
-
+from grader.config import Settings
 from grader.errors import GraderError, LedgerUnreachable
-from grader.ledger.postgres import connection_words, shown_url
-from grader.server.settings import add_ledger_options, ledger_settings
+from grader.ledger.postgres import shown_url
+from grader.server.settings import add_ledger_options, print_line, run_command, usage_error
 
-DONE, FAILED, MISUSED = 0, 1, 2
+PROGRAM = "grader-server backup"
 
 
 class BackupFailed(GraderError):
@@ -35,28 +32,27 @@ class BackupFailed(GraderError):
 def main(arguments: Sequence[str]) -> int:
     """0 with a backup, 1 where it failed, 2 where it was not tried."""
     options = parser().parse_args(arguments)
-    settings = ledger_settings(options)
-    if settings is None:
-        return MISUSED
+    return run_command(PROGRAM, options, partial(_backup, options), failed=1)
+
+
+def _backup(options: argparse.Namespace, settings: Settings) -> int:
     target = options.file.absolute()
     if target.exists() and not options.force:
-        sys.stderr.write(f"grader-server backup: {target} is there already; take another name, or --force\n")
-        return MISUSED
-    try:
-        restore = backup(settings.ledger, target, force=options.force)
-    except (GraderError, OSError) as error:
-        sys.stderr.write(f"grader-server backup: {error}\n")
-        return FAILED
-    sys.stdout.write(f"{target}: {target.stat().st_size} bytes, read back and whole. To restore it: {restore}\n")
-    return DONE
+        return usage_error(PROGRAM, f"{target} is there already; take another name, or --force")
+    if settings.database:
+        command = f"pg_dump --format=custom --no-owner --file={shlex.quote(str(target))} {shlex.quote(shown_url(settings.database))}"
+        return usage_error(PROGRAM, f"this copies SQLite only; run, where PostgreSQL's client is installed: {command}")
+    restore = backup(settings.ledger_path, target, force=options.force)
+    print_line(f"{target}: {target.stat().st_size} bytes, read back and whole. To restore it: {restore}")
+    return 0
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     command_parser = argparse.ArgumentParser(
-        prog="grader-server backup",
+        prog=PROGRAM,
         description="Copies the ledger to FILE, while a server runs: submissions with sources, verdicts and keys. "
-        "Only its owner may read FILE. Of PostgreSQL it is what pg_dump makes, which has to be installed.",
+        "Only its owner may read FILE. Of a PostgreSQL database it says how to have pg_dump make one.",
     )
     command_parser.add_argument("file", type=Path, metavar="FILE", help="where to")
     command_parser.add_argument("--force", action="store_true", help="overwrite FILE, once the copy is whole")
@@ -64,13 +60,13 @@ def parser() -> argparse.ArgumentParser:
     return command_parser
 
 
-def backup(location: Path | str, target: Path, *, force: bool) -> str:
+def backup(source: Path, target: Path, *, force: bool) -> str:
     """Make the copy next to the target, look at it, then give it its name. Returns how to restore it."""
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # 0600
     os.close(descriptor)
     copy = Path(name)
     try:
-        restore = _copy_sqlite(location, copy, target) if isinstance(location, Path) else _dump(location, copy, target)
+        _copy(source, copy)
         _flush(copy)
         if force:
             copy.replace(target)
@@ -82,10 +78,11 @@ def backup(location: Path | str, target: Path, *, force: bool) -> str:
         _flush(target.parent)
     finally:
         copy.unlink(missing_ok=True)
-    return restore
+    files = f"{shlex.quote(str(source))}-wal {shlex.quote(str(source))}-shm"
+    return f"stop the server, rm -f {files}, cp {shlex.quote(str(target))} {shlex.quote(str(source))}"
 
 
-def _copy_sqlite(source: Path, copy: Path, target: Path) -> str:
+def _copy(source: Path, copy: Path) -> None:
     if not source.is_file():
         raise LedgerUnreachable(str(source), "there is no such file; say where with --state-dir or --database")
     try:
@@ -100,28 +97,6 @@ def _copy_sqlite(source: Path, copy: Path, target: Path) -> str:
         raise BackupFailed(f"{source} can't be copied, and no backup was made: {error}; see `grader-server check`") from None
     if wrong:
         raise BackupFailed(f"{source} is damaged, and no backup was made: {wrong[0]}; see `grader-server check`")
-    files = f"{shlex.quote(str(source))}-wal {shlex.quote(str(source))}-shm"
-    return f"stop the server, rm -f {files}, cp {shlex.quote(str(target))} {shlex.quote(str(source))}"
-
-
-def _dump(url: str, copy: Path, target: Path) -> str:
-    words = connection_words(url)
-    password = words.pop("password", None)
-    conninfo = make_conninfo(**words)  # seen by all users of this host, in the list of processes: no password in it
-    shown = shlex.quote(conninfo)
-    if shutil.which("pg_dump") is None:
-        command = f"pg_dump --format=custom --no-owner --file={shlex.quote(str(target))} --dbname={shown}"
-        raise BackupFailed(f"pg_dump is not here; install PostgreSQL's client, or run this where it is:\n  {command}")
-    environment = os.environ | ({"PGPASSWORD": str(password)} if password else {})
-    _run(["pg_dump", "--format=custom", "--no-owner", f"--file={copy}", f"--dbname={conninfo}"], environment, shown_url(url))
-    _run(["pg_restore", "--list", str(copy)], environment, shown_url(url))
-    return f"make an empty database, then pg_restore --no-owner --dbname={shown} {shlex.quote(str(target))}"
-
-
-def _run(command: list[str], environment: dict[str, str], shown: str) -> None:
-    process = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if process.returncode:
-        raise BackupFailed(f"{command[0]} of {shown} failed with {process.returncode}: {process.stderr.strip()}")
 
 
 def _flush(path: Path) -> None:

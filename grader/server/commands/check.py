@@ -5,21 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sqlite3
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
+from grader.config import Settings
 from grader.errors import GraderError, LedgerUnreachable
 from grader.ledger import postgres, sqlite
 from grader.ledger.checks import LedgerCheck, contents, schema
-from grader.server.settings import add_ledger_options, ledger_settings
+from grader.server.settings import USAGE_ERROR, add_ledger_options, print_line, run_command
 
-OK, BROKEN, UNUSABLE = 0, 1, 2
+PROGRAM = "grader-server check"
 
 
 class LedgerDamaged(GraderError):
@@ -31,27 +32,23 @@ class LedgerDamaged(GraderError):
 def main(arguments: Sequence[str]) -> int:
     """0 where all is well, 1 where something is broken, 2 where there is no ledger to look at."""
     options = parser().parse_args(arguments)
-    settings = ledger_settings(options)
-    if settings is None:
-        return UNUSABLE
-    try:
-        results = checks(settings.ledger)
-    except GraderError as error:
-        sys.stderr.write(f"grader-server check: {error}\n")
-        return UNUSABLE
+    return run_command(PROGRAM, options, partial(_check, options), failed=USAGE_ERROR)
+
+
+def _check(options: argparse.Namespace, settings: Settings) -> int:
+    results = checks(settings.ledger)
     ok = all(check.ok for check in results)
     if options.json:
-        sys.stdout.write(json.dumps({"ok": ok, "checks": [asdict(check) for check in results]}) + "\n")
+        print_line(json.dumps({"ok": ok, "checks": [asdict(check) for check in results]}))
     else:
-        for check in results:
-            sys.stdout.write(f"{'ok    ' if check.ok else 'BROKEN'} {check.name}: {check.detail}\n")
-    return OK if ok else BROKEN
+        print_line("\n".join(f"{'ok    ' if check.ok else 'BROKEN'} {check.name}: {check.detail}" for check in results))
+    return 0 if ok else 1
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     command_parser = argparse.ArgumentParser(
-        prog="grader-server check",
+        prog=PROGRAM,
         description="Checks the ledger, a line a check. The exit code is 0: whole, 1: broken, 2: none to check. A server may be running.",
     )
     add_ledger_options(command_parser)

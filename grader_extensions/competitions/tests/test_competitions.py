@@ -16,7 +16,7 @@ from grader.errors import CompetitionNotFound, ProblemInvalid
 from grader.model import ScoreKind
 from grader.problems.kept import keep
 from grader.problems.store import Problems
-from grader.server.checkup import CheckupStatus
+from grader.server.commands.doctor import CheckupStatus
 from grader.server.wiring import box_settings
 from grader_extensions.competitions import competition_file
 from grader_extensions.competitions.competition_file import problem_for

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles
 from grader.config import Settings
 from grader_extensions.fleet.fleet_port import fleet_port
 from grader_extensions.fleet.remote_fleet import RemoteFleet

@@ -11,7 +11,7 @@ import aiohttp
 import grpc
 import pytest
 
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles
 from grader.config import Settings
 from grader.dispatch.dispatcher import UNCOUNTED
 from grader.errors import (

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from grader.artifacts.files import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
+from grader.artifacts import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, SubmissionFiles
 from grader_extensions.modes import profile
 from grader_extensions.modes.profile import ClaimedFile, ProfileClaims
 from sandbox.protocol import wire

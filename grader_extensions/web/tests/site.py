@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from grader.artifacts.files import SubmissionFiles
+from grader.artifacts import SubmissionFiles
 from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Score, SourceFile

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from grader.api.client import GraderClient
-from grader.artifacts.files import CHUNK_BYTES, SubmissionFiles
+from grader.artifacts import CHUNK_BYTES, SubmissionFiles
 from grader.config import Settings
 from grader.errors import ArtifactNotFound, InvalidRequest, PermissionDenied, SubmissionNotFound
 from grader.ledger import Ledger

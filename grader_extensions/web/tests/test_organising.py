@@ -16,8 +16,7 @@ from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Caller, Scope
 from grader.problems.store import Problems
-from grader.server import serve
-from grader.server.running import serving
+from grader.server.running import serving, takes_hang_up
 from grader.v1 import competition_pb2
 from grader_extensions.competitions.organising_calls import OrganisingCalls
 from grader_extensions.competitions.store import Competitions
@@ -309,11 +308,11 @@ def test_a_terminal_that_is_closed_still_ends_its_server(monkeypatch):
         master, terminal = os.openpty()
         with open(terminal) as there, open(os.devnull) as nowhere:  # of a descriptor
             monkeypatch.setattr("sys.stdin", there)
-            assert not serve.takes_hang_up()
+            assert not takes_hang_up()
             monkeypatch.setattr("sys.stdin", nowhere)
-            assert serve.takes_hang_up()
+            assert takes_hang_up()
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            assert not serve.takes_hang_up()
+            assert not takes_hang_up()
         os.close(master)
     finally:
         signal.signal(signal.SIGHUP, before)
