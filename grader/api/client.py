@@ -64,14 +64,14 @@ _AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # a call that ends so may
 M = TypeVar("M", bound=Message)
 
 
-class Page(TypedDict, total=False):
+class PageQuery(TypedDict, total=False):
     """Part of a list. page_token: the `next_page_token` of the page before."""
 
     page_size: int
     page_token: str
 
 
-class SubmissionQuery(Page, total=False):
+class SubmissionQuery(PageQuery, total=False):
     """Fields of `ListSubmissionsRequest`: only submissions with all of these are listed."""
 
     problem: str
@@ -210,7 +210,7 @@ class GraderClient:
         """Return a problem."""
         return await self._answer(self._stub.GetProblem, api.GetProblemRequest(name=name))
 
-    async def list_problems(self, **page: Unpack[Page]) -> api.ListProblemsResponse:
+    async def list_problems(self, **page: Unpack[PageQuery]) -> api.ListProblemsResponse:
         """Return a page, by name."""
         return await self._answer(self._stub.ListProblems, api.ListProblemsRequest(**page))
 
@@ -222,12 +222,12 @@ class GraderClient:
         """Return a competition."""
         return await self._answer(self._stub.GetCompetition, api.GetCompetitionRequest(name=name))
 
-    async def list_competitions(self, **page: Unpack[Page]) -> api.ListCompetitionsResponse:
+    async def list_competitions(self, **page: Unpack[PageQuery]) -> api.ListCompetitionsResponse:
         """Return a page, by name."""
         return await self._answer(self._stub.ListCompetitions, api.ListCompetitionsRequest(**page))
 
     async def get_leaderboard(
-        self, competition: str, *, problem: str = "", device: str = "", **page: Unpack[Page]
+        self, competition: str, *, problem: str = "", device: str = "", **page: Unpack[PageQuery]
     ) -> competition_pb2.Leaderboard:
         """Return a page of a board."""
         request = api.GetLeaderboardRequest(competition=competition, problem=problem, device=device, **page)
@@ -242,7 +242,7 @@ class GraderClient:
         """Return a rejudge, with what it changes."""
         return await self._answer(self._stub.GetRejudge, api.GetRejudgeRequest(name=name), LONG_DEADLINE_S)
 
-    async def list_rejudges(self, **page: Unpack[Page]) -> api.ListRejudgesResponse:
+    async def list_rejudges(self, **page: Unpack[PageQuery]) -> api.ListRejudgesResponse:
         """Return a page, newest first, without what they change."""
         return await self._answer(self._stub.ListRejudges, api.ListRejudgesRequest(**page))
 
@@ -276,7 +276,7 @@ class GraderClient:
         """Return who is banned from a competition."""
         return await self._answer(self._stub.ListBans, api.ListBansRequest(competition=competition))
 
-    async def list_competition_actions(self, competition: str, **page: Unpack[Page]) -> api.ListCompetitionActionsResponse:
+    async def list_competition_actions(self, competition: str, **page: Unpack[PageQuery]) -> api.ListCompetitionActionsResponse:
         """Return a page of what organisers did, newest first."""
         return await self._answer(self._stub.ListCompetitionActions, api.ListCompetitionActionsRequest(competition=competition, **page))
 

@@ -257,7 +257,8 @@ def check_precision(message: submission_pb2.Submission, mode: wire.Mode) -> list
             if mode is wire.Mode.RANKED:
                 text = f"is for {names} only: the server decides how ranked results are measured, the same for everybody; leave it out"
             elif mode is wire.Mode.SWEEP:
-                violations.add(name, f"is for {names} only; set `sweep.measure_duration` for a sweep")
+                text = f"is for {names} only; set `sweep.measure_duration` for a sweep"
+            violations.add(name, text)
     if message.HasField("precision") and not PRECISION_LEAST <= message.precision <= PRECISION_MOST:
         bounds = f"from {PRECISION_LEAST:g} to {PRECISION_MOST:g} ({100 * PRECISION_LEAST:g} to {100 * PRECISION_MOST:g} %)"
         text = f"is {message.precision:g} ({100 * message.precision:g} %); it has to be {bounds}, such as 0.01 for one percent"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from grader_extensions.emulated_cuda.inline_ptx import Address, AsmParameter, Operand, Pair, Register, Sink, Vector
-from grader_extensions.emulated_cuda.ptx_instructions import ELSEWHERE, FLAGS, IGNORED, NARROW, TYPES, Operation
+from grader_extensions.emulated_cuda.ptx_instructions import ELSEWHERE, FLAGS, IGNORED, NARROW, TYPES, PtxOperation
 
 COMPARISONS = {
     **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")},
@@ -32,26 +32,26 @@ def _bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _parts_of(operand: Operand, op: Operation) -> tuple[Operand, ...]:
+def _parts_of(operand: Operand, op: PtxOperation) -> tuple[Operand, ...]:
     """The elements of a vector; a single operand is one of one element."""
     if isinstance(operand, Address):
         raise op.refuse()
     return operand.parts if isinstance(operand, Vector) else (operand,)
 
 
-def _write_each(op: Operation, operands: Iterable[Operand], type_: str, array: str) -> str:
+def _write_each(op: PtxOperation, operands: Iterable[Operand], type_: str, array: str) -> str:
     """Write the elements of a C++ array; end the block that declares it."""
     return "".join(op.write(operand, type_, f"{array}[{at}]") for at, operand in enumerate(operands)) + "} "
 
 
-def _write_pair(op: Operation, to: Operand) -> str:
+def _write_pair(op: PtxOperation, to: Operand) -> str:
     """Write emu_v and, where it is wanted, the predicate emu_p; end the block that declares them."""
     if not isinstance(to, Pair):
         return op.write(to, "b32", "emu_v") + "} "
     return op.write(to.first, "b32", "emu_v") + op.write(to.second, "pred", "emu_p != 0") + "} "
 
 
-def _move(op: Operation) -> str:
+def _move(op: PtxOperation) -> str:
     op.need(2)
     type_ = op.last_type()
     op.accept(type_)
@@ -74,7 +74,7 @@ def _move(op: Operation) -> str:
     return text + "} "
 
 
-def _compare(op: Operation) -> str:
+def _compare(op: PtxOperation) -> str:
     name, type_ = COMPARISONS[op.choice(COMPARISONS)], op.last_type()
     if type_ in ("f16x2", "bf16x2", "pred"):
         raise op.refuse()
@@ -92,7 +92,7 @@ def _compare(op: Operation) -> str:
     return text + op.write(to.second, "pred", "emu_u") + "} "
 
 
-def _dot_product(op: Operation) -> str:
+def _dot_product(op: PtxOperation) -> str:
     op.need(4)
     types = [word for word in op.words if word in ("u32", "s32")]
     if len(types) != 2:
@@ -102,7 +102,7 @@ def _dot_product(op: Operation) -> str:
     return op.write(op.operands[0], "b32", f"::emu::ptx::emu_{op.name}<{', '.join(choices)}>({op.reads(op.operands[1:], 'b32')})")
 
 
-def _permute(op: Operation) -> str:
+def _permute(op: PtxOperation) -> str:
     op.need(4)
     modes = ["", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]
     op.accept("b32", *modes)
@@ -110,7 +110,7 @@ def _permute(op: Operation) -> str:
     return op.write(op.operands[0], "b32", f"::emu::ptx::emu_prmt<{mode}>({op.reads(op.operands[1:], 'b32')})")
 
 
-def _convert(op: Operation) -> str:
+def _convert(op: PtxOperation) -> str:
     words = op.words
     types = [word for word in words if word in TYPES or word in NARROW]
     op.accept(*types, *ROUNDING, *({*FLAGS, *IGNORED} - {"approx", "full", "NaN"}))
@@ -140,7 +140,7 @@ def _kind(type_: str) -> str:
     return f"::emu::ptx::{type_[:4].capitalize()}" if type_ in NARROW else TYPES[type_][0]
 
 
-def _branch(op: Operation) -> str:
+def _branch(op: PtxOperation) -> str:
     op.accept("uni")
     op.need(1)
     (target,) = op.operands
@@ -153,7 +153,7 @@ def _is_hint(word: str) -> bool:
     return word.startswith(("L1::", "L2::"))
 
 
-def _address(op: Operation, operand: Operand, *, shared: bool) -> str:
+def _address(op: PtxOperation, operand: Operand, *, shared: bool) -> str:
     if not isinstance(operand, Address) or operand.has_coordinates:
         raise op.refuse()
     terms = []
@@ -164,7 +164,7 @@ def _address(op: Operation, operand: Operand, *, shared: bool) -> str:
     return f"::emu::ptx::emu_shared_address(static_cast<uint32_t>({joined}))" if shared else f"reinterpret_cast<char*>({joined})"
 
 
-def _access(op: Operation, *allowed: str) -> tuple[str, int, bool, str]:
+def _access(op: PtxOperation, *allowed: str) -> tuple[str, int, bool, str]:
     """Type, number of elements, whether the memory is shared, and what the name of a function for synchronisation ends with."""
     words = [word for word in op.words if not _is_hint(word)]
     type_ = op.last_type()
@@ -177,15 +177,15 @@ def _access(op: Operation, *allowed: str) -> tuple[str, int, bool, str]:
     return type_, count, not set(words).isdisjoint(SHARED), "" if set(words).isdisjoint(ORDERS - {"weak"}) else "_ordered"
 
 
-def _fence(op: Operation) -> str:
+def _fence(op: PtxOperation) -> str:
     return "__threadfence_block(); " if "cta" in op.words else "__threadfence(); "
 
 
-def _release(op: Operation) -> str:
+def _release(op: PtxOperation) -> str:
     return _fence(op) if {"release", "acq_rel", "sc"} & set(op.words) else ""
 
 
-def _load(op: Operation) -> str:
+def _load(op: PtxOperation) -> str:
     op.need(2, 3)
     type_, count, shared, ordered = _access(op)
     to = _parts_of(op.operands[0], op)
@@ -196,7 +196,7 @@ def _load(op: Operation) -> str:
     return text + _write_each(op, to, type_, "emu_v")
 
 
-def _store(op: Operation) -> str:
+def _store(op: PtxOperation) -> str:
     op.need(2, 3)
     type_, count, shared, ordered = _access(op)
     values = _parts_of(op.operands[1], op)
@@ -207,7 +207,7 @@ def _store(op: Operation) -> str:
     return f"{{ {_release(op)}{declared} ::emu::ptx::emu_store{ordered}({where}, emu_v); }} "
 
 
-def _atomic(op: Operation) -> str:
+def _atomic(op: PtxOperation) -> str:
     type_, count, shared, _ = _access(op, *ATOMICS)
     name, returns = op.choice(ATOMICS), op.name == "atom"
     if not returns and name in ("exch", "cas"):
@@ -228,7 +228,7 @@ def _atomic(op: Operation) -> str:
     return text + "} "
 
 
-def _convert_address(op: Operation) -> str:
+def _convert_address(op: PtxOperation) -> str:
     op.need(2)
     op.accept("to", *SPACES, "param", "u64", "u32")
     type_ = op.last_type()
@@ -238,7 +238,7 @@ def _convert_address(op: Operation) -> str:
     return op.write(op.operands[0], type_, f"static_cast<{TYPES[type_][0]}>({value})")
 
 
-def _is_in_space(op: Operation) -> str:
+def _is_in_space(op: PtxOperation) -> str:
     op.need(2)
     op.accept("global", *SHARED, "local")
     if not op.words:
@@ -247,19 +247,19 @@ def _is_in_space(op: Operation) -> str:
     return op.write(op.operands[0], "pred", f"::emu::ptx::emu_is_{space}_space({op.read(op.operands[1], 'b64')})")
 
 
-def nothing(op: Operation) -> str:
+def nothing(op: PtxOperation) -> str:
     """Hints to caches and to the launch of the next grid."""
     return ";"
 
 
-def policy(op: Operation) -> str:
+def policy(op: PtxOperation) -> str:
     """`createpolicy`: a policy changes no result."""
     if not op.operands:
         raise op.refuse()
     return op.write(op.operands[0], "u64", "uint64_t{0}")
 
 
-def _asynchronous_copy(op: Operation) -> str:
+def _asynchronous_copy(op: PtxOperation) -> str:
     match op.words[1:]:
         case ["commit_group"]:
             return "::emu::copy_queue().commit(); "
@@ -285,7 +285,7 @@ def _asynchronous_copy(op: Operation) -> str:
     return f"::emu::ptx::emu_copy_async<{_bool('cg' in op.words)}>({where}, {size_bytes}, {copied}); "
 
 
-def _matrix_memory(op: Operation) -> str:
+def _matrix_memory(op: PtxOperation) -> str:
     op.need(2)
     op.accept("sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", *SHARED, "b16")
     count = next((int(word[1]) for word in op.words if word in ("x1", "x2", "x4")), 0)
@@ -301,13 +301,13 @@ def _matrix_memory(op: Operation) -> str:
     return f"{{ const uint32_t emu_v[{count}] = {{{op.reads(parts, 'b32')}}}; {call}({pointer}, emu_v); }} "
 
 
-def _matrix_transpose(op: Operation) -> str:
+def _matrix_transpose(op: PtxOperation) -> str:
     op.need(2)
     op.accept("sync", "aligned", "m8n8", "trans", "b16")
     return op.write(op.operands[0], "b32", f"::emu::ptx::emu_movmatrix({op.read(op.operands[1], 'b32')})")
 
 
-def _block_barrier(op: Operation) -> str:
+def _block_barrier(op: PtxOperation) -> str:
     words = [word for word in op.words if word not in ("cta", "aligned")]
     if words == ["warp", "sync"]:
         op.need(1)
@@ -326,7 +326,7 @@ def _block_barrier(op: Operation) -> str:
     return op.write(to, words[2], f"{call}.{members[words[1]]}")
 
 
-def _shuffle(op: Operation) -> str:
+def _shuffle(op: PtxOperation) -> str:
     op.need(5)
     modes = ["up", "down", "bfly", "idx"]
     op.accept("sync", "b32", *modes)
@@ -337,7 +337,7 @@ def _shuffle(op: Operation) -> str:
     return f"{{ bool emu_p; const uint32_t emu_v = {call}; " + _write_pair(op, to)
 
 
-def _vote(op: Operation) -> str:
+def _vote(op: PtxOperation) -> str:
     op.need(3)
     names = ("all", "any", "uni", "ballot")
     op.accept("sync", *names, "pred", "b32")
@@ -348,7 +348,7 @@ def _vote(op: Operation) -> str:
     return op.write(to, "b32", call) if name == "ballot" else op.write(to, "pred", f"{call} != 0")
 
 
-def _match(op: Operation) -> str:
+def _match(op: PtxOperation) -> str:
     op.need(3)
     op.accept("any", "all", "sync", "b32", "b64")
     to, value, mask = op.operands
@@ -358,7 +358,7 @@ def _match(op: Operation) -> str:
     return f"{{ int emu_p; const uint32_t emu_v = __match_all_sync({arguments}, &emu_p); " + _write_pair(op, to)
 
 
-def _reduce(op: Operation) -> str:
+def _reduce(op: PtxOperation) -> str:
     op.need(3)
     names = ("add", "min", "max", "and", "or", "xor")
     op.accept("sync", *names, "u32", "s32", "b32")
@@ -367,7 +367,7 @@ def _reduce(op: Operation) -> str:
     return op.write(to, type_, f"__reduce_{name}_sync({op.read(mask, 'b32')}, {op.read(value, type_)})")
 
 
-def _elect(op: Operation) -> str:
+def _elect(op: PtxOperation) -> str:
     op.need(2)
     op.accept("sync")
     to, mask = op.operands
@@ -377,22 +377,22 @@ def _elect(op: Operation) -> str:
     return text + _write_pair(op, to)
 
 
-def _active_mask(op: Operation) -> str:
+def _active_mask(op: PtxOperation) -> str:
     op.need(1)
     return op.write(op.operands[0], "b32", "__activemask()")
 
 
-def _sleep(op: Operation) -> str:
+def _sleep(op: PtxOperation) -> str:
     op.need(1)
     return f"__nanosleep({op.read(op.operands[0], 'u32')}); "
 
 
-def _end_thread(op: Operation) -> str:
+def _end_thread(op: PtxOperation) -> str:
     op.need(0)
     return "::emu::ptx::emu_exit(); " if op.opcode == "exit" else "__trap(); "
 
 
-def _matrix_product(op: Operation) -> str:
+def _matrix_product(op: PtxOperation) -> str:
     if "block_scale" in op.words or any(word.startswith("kind::") for word in op.words):
         raise op.unsupported(BLOCK_SCALED)
     op.need(4)

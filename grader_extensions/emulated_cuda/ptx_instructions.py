@@ -198,7 +198,7 @@ class PtxScope:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class PtxOperation:
     """An instruction in the scope that gives its operands their meaning."""
 
     opcode: str

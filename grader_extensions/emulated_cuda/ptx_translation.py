@@ -32,7 +32,7 @@ from grader_extensions.emulated_cuda.ptx_instructions import (
     TYPES,
     WIDE,
     Local,
-    Operation,
+    PtxOperation,
     PtxScope,
     cpp_register,
 )
@@ -110,12 +110,12 @@ def _item(item: Item, scope: PtxScope) -> str:
             scope.registers.pop()
             return f"{{ {text}}} "
         case Instruction():
-            op = Operation(item.opcode, item.operands, item.position, scope)
+            op = PtxOperation(item.opcode, item.operands, item.position, scope)
             text = _instruction(op)
             return text if item.guard is None else f"if ({op.read(item.guard, 'pred')}) {{ {text}}} "
 
 
-def _instruction(op: Operation) -> str:
+def _instruction(op: PtxOperation) -> str:
     for prefix, sentence in REFUSED.items():
         if op.opcode == prefix or op.opcode.startswith((f"{prefix}.", f"{prefix}::")):
             raise op.unsupported(sentence)

@@ -91,6 +91,14 @@ def record() -> dict[str, Any]:
     }
 
 
+def without_retired(recorded: Any) -> Any:
+    """What was recorded, without fields that are no longer read or shown."""
+    if isinstance(recorded, dict):
+        retired = wire.RETIRED[wire.AccessCounts] if "counted_blocks" in recorded else ()
+        return {key: without_retired(value) for key, value in recorded.items() if key not in retired}
+    return [without_retired(part) for part in recorded] if isinstance(recorded, list) else recorded
+
+
 def without_later(data: Any, recorded: Any) -> Any:
     """The data without keys that were not there when it was recorded."""
     if isinstance(recorded, dict):
@@ -103,20 +111,20 @@ def test_a_recorded_report_is_stored_and_shown_as_it_was(name):
     """A field that came later is at its default, and shows nothing."""
     recorded = RECORDED["reports"][name]
     report = REPORT.validate_python(json.loads(recorded["stored"]))
-    stored = without_later(json.loads(records.to_text(report)), json.loads(recorded["stored"]))
-    assert json.dumps(stored, separators=(",", ":")) == recorded["stored"]
+    expected = without_retired(json.loads(recorded["stored"]))
+    assert json.dumps(without_later(json.loads(records.to_text(report)), expected)) == json.dumps(expected)
     for word, redactor in REDACTORS.items():
-        assert stable_json.to_data(messages.report_to_proto(report, redactor, full=True)) == recorded[word]
+        assert stable_json.to_data(messages.report_to_proto(report, redactor, full=True)) == without_retired(recorded[word])
 
 
 @pytest.mark.parametrize("name", RECORDED["facts"])
 def test_a_recorded_fact_is_stored_and_shown_as_it_was(name):
     recorded = RECORDED["facts"][name]
     fact = wire.decode(recorded["stored"].encode())
-    stored = without_later(json.loads(wire.encode(fact)), json.loads(recorded["stored"]))
-    assert f"{json.dumps(stored, separators=(',', ':'))}\n" == recorded["stored"]
+    expected = without_retired(json.loads(recorded["stored"]))
+    assert json.dumps(without_later(json.loads(wire.encode(fact)), expected)) == json.dumps(expected)
     for word, redactor in REDACTORS.items():
-        assert shown(fact, redactor) == recorded[word]
+        assert shown(fact, redactor) == without_retired(recorded[word])
 
 
 if __name__ == "__main__":
