@@ -117,6 +117,10 @@ def graded():
 @pytest.mark.parametrize(("words", "code", "answer"), MISTAKES, ids=[words for words, _, _ in MISTAKES])
 def test_a_mistake_is_answered_with_its_remedy(facts, grader_cli, graded, words, code, answer):
     """In one sentence, on the command's own terms."""
+    check_answer(facts, grader_cli, graded, words, code, answer)
+
+
+def check_answer(facts, grader_cli, graded, words, code, answer):
     if "DONE" in words and "id" not in graded:
         graded["id"] = json.loads(grader_cli(f"{SUBMIT} --json").stdout)["name"].partition("/")[2]
     ended = grader_cli(words.replace("DONE", graded.get("id", "")).format_map(facts))
