@@ -46,7 +46,7 @@ def migrate(connection: sa.Connection) -> None:
         raise LedgerNewer(version, HEAD)
     if version is not None and (servers := connected_servers(connection)):
         raise LedgerInUse(version, HEAD, [server.shown for server in servers])
-    metadata.create_all(connection)
+    metadata.create_all(connection, checkfirst=version is not None)  # a table of another program is not taken for ours
     if version is not None:
         _upgrade(connection, version)
     _versions.create(connection, checkfirst=True)

@@ -187,9 +187,9 @@ class ServerTelemetry:
             await self._health.set(service, not_serving if reasons else serving)
         lanes = self._grading.lanes()
         if tuple(lanes) != self._written_lanes:
-            self._written_lanes = tuple(lanes)
             try:
                 write_lanes(self._settings.state_dir, lanes)
+                self._written_lanes = tuple(lanes)
             except OSError as error:  # nothing else depends on it
                 log.warning("snapshot_not_written", error=str(error))
         for lane in lanes:

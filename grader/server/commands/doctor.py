@@ -281,7 +281,8 @@ def _answers(path: str) -> bool:
 
 def _bindable(host: str, port: int) -> bool:
     try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        socket.create_server(place[:2], family=family, dualstack_ipv6=family == socket.AF_INET6).close()  # as gRPC binds
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return False
