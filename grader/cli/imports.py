@@ -21,8 +21,7 @@ from grader.cli.output import plain, print_line, stdout_console
 from grader.config import Settings, state_directory
 from grader.formats import expected_layouts, formats
 from grader.formats.adjustments import Adjustments, literal
-from grader.problems.kept import keep
-from grader.problems.store import Imported, import_all
+from grader.problems.store import Imported, import_all, keep
 from grader.views.sanitize import one_line
 
 UNREQUESTED_CHECKS = 1  # so many problems are checked without --check

@@ -300,8 +300,7 @@ class Dispatcher:
                 settled = await self._ledger.settle(lease, outcome, attempt.unwritten)
                 log.info("attempt_settled", verdict=outcome.verdict, reason=outcome.reason)
             case Failure():
-                # A device, a host or a worker that is away is nobody's attempt: counted, it would
-                # burn the whole queue within a moment.
+                # A device, a host or a worker that is away is nobody's attempt: counted, it would burn the whole queue within a moment.
                 counted = outcome.reason not in UNCOUNTED
                 settled = await self._ledger.release(lease, outcome, counted=counted)
                 log.info("attempt_released", state=settled.state)

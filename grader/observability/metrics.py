@@ -71,9 +71,8 @@ class Metrics(Observer):
         self._boxes = histogram("grader_box_start_seconds", "From asking for a box to having it.", ("purpose",), buckets=_SECONDS)
         self._no_boxes = counter("grader_box_failures", "Boxes that could not be started.", ("purpose",))
         self._calls = counter("grader_calls", "Calls of the API that were answered.", ("method", "code"))
-        self._call_times = histogram(
-            "grader_call_seconds", "How long they took; a watch as what it watches.", ("method",), buckets=_CALL_SECONDS
-        )
+        text = "How long they took; a watch as what it watches."
+        self._call_times = histogram("grader_call_seconds", text, ("method",), buckets=_CALL_SECONDS)
         self._open = gauge("grader_calls_open", "Calls that are being answered; WatchSubmission: open watches.", ("method",))
         ProcessCollector(registry=self.registry)
         build = gauge("grader_build_info", "1, with the version that runs.", ("version", "python"))
@@ -89,9 +88,7 @@ class Metrics(Observer):
 
     def set_device_demand(self, demands: Iterable[DeviceDemand], device_kinds: Sequence[str]) -> None:
         """Set what waits and runs now for each of these kinds of device; nothing that a user wrote becomes a label."""
-        models = [device_kind for device_kind in device_kinds if devices.counted_as(device_kind, device_kinds) == device_kind][
-            :DEVICE_LIMIT
-        ]
+        models = [kind for kind in device_kinds if devices.counted_as(kind, device_kinds) == kind][:DEVICE_LIMIT]
         counts = {device: [0, 0] for device in (devices.ANY, *models, devices.OTHER)}
         for demand in demands:
             count = counts.setdefault(devices.counted_as(demand.device_kind, models), [0, 0])

@@ -21,6 +21,7 @@ from grader.ledger.keys import Keys
 from grader.model import Caller, Scope
 from grader.rules.identities import RULE_FORMS, IdentityProvider, claim_rules, safe_url
 from grader.rules.keys import Key, opens, split
+from grader.rules.quotas import shown_time
 
 REFRESH_S = 2.0  # so old may be what is known of keys: a revoked one opens nothing after this, on every server
 NEWCOMER_S = 0.1  # a key that is not known may be new: the ledger is read for such keys, at most so often
@@ -82,10 +83,7 @@ class Authenticator:
 
     async def check_key(self, caller: Caller) -> None:
         """Unauthenticated where the caller's key opens nothing any more."""
-        key = await self._find(caller.key_id)
-        if key is None:
-            raise Unauthenticated(_UNKNOWN)
-        self._check_valid(key)
+        self._check_valid(await self._find(caller.key_id))
 
     async def hold(self, caller: Caller) -> NoReturn:
         """Look at the caller's key now and then; Unauthenticated once it opens nothing any more."""
@@ -95,17 +93,18 @@ class Authenticator:
 
     async def _caller_of(self, key_id: str, secret: str) -> Caller:
         key = await self._find(key_id)
-        if not opens(secret, key) or key is None:
-            raise Unauthenticated(_UNKNOWN)
-        self._check_valid(key)
+        key = self._check_valid(key if opens(secret, key) else None)
         return Caller(user=key.user, scopes=key.scopes, key_id=key.key_id, expire_time=key.expire_time)
 
-    def _check_valid(self, key: Key) -> None:
+    def _check_valid(self, key: Key | None) -> Key:
+        if key is None:
+            raise Unauthenticated(_UNKNOWN)
         if key.revoke_time is not None:
             raise Unauthenticated("this key was revoked")
         if not key.valid(self._keys.now()):
             assert key.expire_time is not None
-            raise Unauthenticated(f"this key expired at {key.expire_time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+            raise Unauthenticated(f"this key expired at {shown_time(key.expire_time)}")
+        return key
 
     async def _find(self, key_id: str) -> Key | None:
         asked_s = _now_s()
@@ -339,25 +338,17 @@ def _check_url(setting: str, url: str, example: str) -> None:
     if not url:
         raise SettingsInvalid(setting, f"is missing; write such as {example}")
     if not safe_url(url) or urlsplit(url).query:
-        raise SettingsInvalid(
-            setting, f"{url!r} is not a URL to use here; write one with https:// and without '?' or '#', such as {example}"
-        )
+        text = f"{url!r} is not a URL to use here; write one with https:// and without '?' or '#', such as {example}"
+        raise SettingsInvalid(setting, text)
 
 
 def _secret(path: Path) -> str:
     """The client's secret: the one line of a file that strangers can't read or change."""
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-        text = path.read_bytes()[: _SECRET_BYTES + 1].decode("ascii").strip()
-    except OSError as error:
-        raise SettingsInvalid("oidc_client_secret_file", f"can't read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        text, mode = "", 0
-    if mode & _STRANGERS:
+    secret = _read("oidc_client_secret_file", path).strip()
+    if (mode := stat.S_IMODE(path.stat().st_mode)) & _STRANGERS:
         remedy = f"make a new secret at the provider, then chmod 600 {path}"
         raise SettingsInvalid("oidc_client_secret_file", f"every user of this host can read or change {path} (mode {mode:04o}); {remedy}")
-    if not re.fullmatch("[ -~]+", text) or len(text) > _SECRET_BYTES:
-        raise SettingsInvalid(
-            "oidc_client_secret_file", f"{path} does not hold one line of ASCII; write the client's secret there, and no more"
-        )
-    return text
+    if not re.fullmatch(b"[ -~]+", secret) or len(secret) > _SECRET_BYTES:
+        text = f"{path} does not hold one line of ASCII; write the client's secret there, and no more"
+        raise SettingsInvalid("oidc_client_secret_file", text)
+    return secret.decode("ascii")

@@ -39,9 +39,8 @@ def connections_within(descriptors: int, *limits: int) -> tuple[int, ...]:
     if sum(limits) <= room:
         return limits
     reduced = tuple(max(1, limit * room // sum(limits)) for limit in limits)
-    log.warning(
-        "connections_limited", descriptors=descriptors, asked=limits, given=reduced, remedy="raise the limit of open files (ulimit -n)"
-    )
+    remedy = "raise the limit of open files (ulimit -n)"
+    log.warning("connections_limited", descriptors=descriptors, asked=limits, given=reduced, remedy=remedy)
     return reduced
 
 

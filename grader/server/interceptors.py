@@ -85,9 +85,8 @@ class OpenCalls:
             with self._count.entered(address) as inside:
                 if not inside:
                     self._release_soon()
-                    await _refuse(
-                        context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many health calls are open; close some, or come again later"
-                    )
+                    text = "too many health calls are open; close some, or come again later"
+                    await _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, text)
                 request = await self._read(address, context)
                 if handler.response_streaming:
                     await handler.unary_stream(request, context)
@@ -111,8 +110,7 @@ class OpenCalls:
         if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # not in the stubs
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "the call ended without a request")
         if request is _TOO_LONG:
-            text = f"the name of a service has at most {NAME_LIMIT_BYTES} bytes"
-            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
+            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"the name of a service has at most {NAME_LIMIT_BYTES} bytes")
         return request
 
     def _release_soon(self) -> None:
@@ -150,6 +148,8 @@ _UNREADABLE = FieldViolation(
     "request", "is not a message of this method; every text in it must be UTF-8, so save sources as UTF-8 before sending them"
 )
 _END = object()
+Answer = Callable[[Any, Any], Awaitable[Any]]  # to a request, in its context
+Stream = Callable[[Any, Any], AsyncIterator[Any]]
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
@@ -182,7 +182,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
             return grpc.unary_stream_rpc_method_handler(stream, reader, handler.response_serializer)
         return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method, caller), reader, handler.response_serializer)
 
-    def _refusal(self, method: str, error: Exception) -> Callable[[Any, Any], Awaitable[None]]:
+    def _refusal(self, method: str, error: Exception) -> Answer:
         """Answer without taking the request, as only a stream's handler can: strangers' requests would fill the memory."""
 
         async def call(_: Any, context: Any) -> None:
@@ -191,18 +191,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
 
         return call
 
-    def _unary(
-        self, answer: Callable[[Any, Any], Awaitable[Any]], method: str, caller: Caller | None
-    ) -> Callable[[Any, Any], Awaitable[Any]]:
+    def _unary(self, answer: Answer, method: str, caller: Caller | None) -> Answer:
         async def call(request: Any, context: Any) -> Any:
             async with self._answering(method, context, caller):
                 return await answer(_readable(request), context)
 
         return call
 
-    def _stream(
-        self, answer: Callable[[Any, Any], AsyncIterator[Any]], method: str, caller: Caller | None
-    ) -> Callable[[Any, Any], AsyncIterator[Any]]:
+    def _stream(self, answer: Stream, method: str, caller: Caller | None) -> Stream:
         async def call(request: Any, context: Any) -> AsyncIterator[Any]:
             async with self._answering(method, context, caller):
                 messages = answer(_readable(request), context)

@@ -17,7 +17,6 @@ from sandbox.protocol.entry_points import EntryPointInvalid
 
 # `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
 COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor")
-DATABASE_VARIABLE = "GRADER_DATABASE"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,26 +49,15 @@ def parser() -> argparse.ArgumentParser:
     add("--version", action="version", version=f"%(prog)s {installed_version()}")
     add("--listen", metavar="ADDRESS", help="HOST:PORT or unix:/PATH (127.0.0.1:50551)")
     add("--state-dir", metavar="DIR", help="where the ledger is; one server at a time ($GRADER_STATE_DIR, or the user's state directory)")
-    add(
-        "--database",
-        metavar="URL",
-        default=os.environ.get(DATABASE_VARIABLE),
-        help="postgresql://USER@HOST/DATABASE, which servers may share; a password is better in PGPASSWORD or ~/.pgpass "
-        "($GRADER_DATABASE, or SQLite in the state directory)",
-    )
-    add(
-        "--cache-dir",
-        metavar="DIR",
-        help="where built artifacts are kept; servers may share it ($GRADER_CACHE_DIR, or in the state directory)",
-    )
+    text = "postgresql://USER@HOST/DATABASE, which servers may share; a password is better in PGPASSWORD or ~/.pgpass "
+    text += "($GRADER_DATABASE, or SQLite in the state directory)"
+    add("--database", metavar="URL", default=os.environ.get("GRADER_DATABASE"), help=text)
+    text = "where built artifacts are kept; servers may share it ($GRADER_CACHE_DIR, or in the state directory)"
+    add("--cache-dir", metavar="DIR", help=text)
     add("--problems", metavar="DIR", nargs="+", help="directories of problems, or directories that hold such directories")
     add("--competitions", metavar="PATH", nargs="+", help="competition.toml files, their directories, or directories that hold such")
-    add(
-        "--hourly-limit",
-        type=int,
-        metavar="N",
-        help="submissions that each user may make in an hour, in addition to a competition's own limit (0: any)",
-    )
+    text = "submissions that each user may make in an hour, in addition to a competition's own limit (0: any)"
+    add("--hourly-limit", type=int, metavar="N", help=text)
     add("--daily-limit", metavar="N", help="as --hourly-limit, in 24 hours (0: any)")
     add_grading_options(command_parser)
     add("--fleet", metavar="FLEET", help="what grades: local, this host, or remote, workers that join at --fleet-listen (local)")
@@ -77,19 +65,11 @@ def parser() -> argparse.ArgumentParser:
     add("--auth", choices=("auto", "keys", "none"), help="require API keys (auto: if other hosts can connect; then always)")
     add("--tls-certificate", metavar="FILE", help="the server's certificate and intermediate certificates, in PEM")
     add("--tls-key", metavar="FILE", help="its key, in PEM without a password")
-    add(
-        "--insecure-no-tls",
-        action="store_true",
-        default=None,
-        help="serve other hosts in plain text: a proxy in front does TLS, and no one else can connect",
-    )
+    text = "serve other hosts in plain text: a proxy in front does TLS, and no one else can connect"
+    add("--insecure-no-tls", action="store_true", default=None, help=text)
     add("--queue-limit", metavar="N", help="submissions that may wait before more are refused (1000)")
-    add(
-        "--user-queue-share",
-        type=float,
-        metavar="PART",
-        help="the share of the queue that one user may fill, if keys are required; 1: all of it (0.25)",
-    )
+    text = "the share of the queue that one user may fill, if keys are required; 1: all of it (0.25)"
+    add("--user-queue-share", type=float, metavar="PART", help=text)
     add("--connection-limit", metavar="N", help="connections to the API that may be open (4096)")
     add("--web-connection-limit", metavar="N", help="connections to the web port that may be open (512)")
     add("--web-address-limit", metavar="N", help="the same from one address; behind a proxy, set both to the same number (128)")
@@ -102,21 +82,14 @@ def parser() -> argparse.ArgumentParser:
     add("--oidc-client-id", metavar="ID", help="this server's client id at the provider")
     add("--oidc-client-secret-file", metavar="FILE", help="the client's secret; the file must not be readable for everybody")
     add("--oidc-name", metavar="NAME", help="what users call the provider: 'Sign in with NAME' (the issuer's host)")
-    add(
-        "--oidc-allow",
-        metavar="RULE",
-        nargs="+",
-        help="which of its users may sign in, by one rule of several: @DOMAIN for verified e-mail addresses, CLAIM=VALUE, or anyone",
-    )
+    text = "which of its users may sign in, by one rule of several: @DOMAIN for verified e-mail addresses, CLAIM=VALUE, or anyone"
+    add("--oidc-allow", metavar="RULE", nargs="+", help=text)
     add("--trace", metavar="URL", help="send OpenTelemetry traces there; needs the extra 'trace' ($OTEL_EXPORTER_OTLP_ENDPOINT, or off)")
     add("--retain-sources-days", metavar="N", help="remove sources so long after the end; verdicts and scores stay (0: never)")
     add("--retain-events-days", metavar="N", help="remove events of attempts that decide no verdict, in the same way (0: never)")
     add("--retain-artifacts-days", metavar="N", help="remove the files of profiles so long after they were made (30; 0: never)")
-    add(
-        "--submission-files-dir",
-        metavar="DIR",
-        help="where the files of profiles are kept; servers that share a database should share it (in the state directory)",
-    )
+    text = "where the files of profiles are kept; servers that share a database should share it (in the state directory)"
+    add("--submission-files-dir", metavar="DIR", help=text)
     add("--submission-files-bytes", metavar="N", help="the size limit of all these files; the oldest are removed first (4 GiB)")
     return command_parser
 
@@ -126,21 +99,13 @@ def add_grading_options(parser: argparse.ArgumentParser) -> None:
     add: Any = parser.add_argument
     add("--sandbox", choices=choices(), help="the sandbox for kernels (auto: the strongest that works)")
     add("--box-root", metavar="ROOT", help="what boxes see as their system: host, or image:NAME (host)")
-    add(
-        "--resident-toolchain",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="let boxes see a copy of the host's toolchain in memory, so that no box learns by the page cache what an earlier one read "
-        "($GRADER_RESIDENT_TOOLCHAIN, or where three times the copy's size is free)",
-    )
+    text = "let boxes see a copy of the host's toolchain in memory, so that no box learns by the page cache what an earlier one read "
+    text += "($GRADER_RESIDENT_TOOLCHAIN, or where three times the copy's size is free)"
+    add("--resident-toolchain", action=argparse.BooleanOptionalAction, default=None, help=text)
     add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
     add("--lanes", metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
-    add(
-        "--warm-boxes",
-        type=int,
-        metavar="N",
-        help="run boxes that wait for the next job, with everything imported; 160 MB each, 320 MB on a GPU (two more than lanes and GPUs)",
-    )
+    text = "run boxes that wait for the next job, with everything imported; 160 MB each, 320 MB on a GPU (two more than lanes and GPUs)"
+    add("--warm-boxes", type=int, metavar="N", help=text)
     add("--cache-bytes", metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")
     add("--builders", metavar="N", help="builds done at once (as many as lanes and memory leave cores for)")
 

@@ -69,12 +69,7 @@ class ServerTelemetry:
 
     @asynccontextmanager
     async def watching(
-        self,
-        ledger: Ledger,
-        grading: Grading,
-        *,
-        policy: SubmitPolicy,
-        routes: Callable[[], Iterable[Any]] = tuple,
+        self, ledger: Ledger, grading: Grading, *, policy: SubmitPolicy, routes: Callable[[], Iterable[Any]] = tuple
     ) -> AsyncIterator[None]:
         """Open the web port, look at the lanes and remove what is kept for a time only, until the context is left.
 
@@ -111,8 +106,7 @@ class ServerTelemetry:
         self._not_serving = LEAVING
 
     async def unready(self) -> Sequence[str]:
-        """Why a submission could not be taken, built, run and settled now; calls should go to
-        another server."""
+        """Why a submission could not be taken, built, run and settled now; calls should go to another server."""
         reasons = [self._not_serving] if self._not_serving else []
         if fault := self._grading.fault():
             reasons.append(f"nothing can be graded: {fault}")
@@ -124,8 +118,7 @@ class ServerTelemetry:
         return reasons
 
     async def _ledger_fault(self) -> str:
-        """Why the ledger can't be written. It is tried every few seconds at most, once for all who
-        ask."""
+        """Why the ledger can't be written. It is tried every few seconds at most, once for all who ask."""
         async with self._proving:
             proof_s, fault = self._proof
             if time.monotonic() - proof_s > (FAILED_PROOF_S if fault else PROOF_S):

@@ -1,4 +1,4 @@
-"""How large a request may be: its message before it is read, its lists and texts before anything walks them.
+"""How large a request may be: its message before it is read, its lists and texts before anything walks them; pages, too (AIP-158).
 
 Every field has a limit without being named here. The exact limits, such as 64 sources, are those of intake; these keep a request from
 taking the server's time before it comes there.
@@ -6,14 +6,20 @@ taking the server's time before it comes there.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from grader.errors import FieldViolation, InvalidRequest
+
+P = TypeVar("P", str, int)
 
 MESSAGE_BYTES = 64 * 1024
 BATCH_LIMIT = 100
@@ -29,15 +35,8 @@ TEXT_BYTES_OF = {"grader.v1.SourceFile.content": MESSAGE_BYTES_OF["Submit"], "gr
 COUNT = 1000
 COUNT_OF = {"grader.v1.BatchSubmitRequest.requests": BATCH_LIMIT, "grader.v1.Rejudge.submissions": 10_000}
 # Output only, and ignored: a client may send back what it got.
-IGNORED = frozenset(
-    {
-        "grader.v1.Submission.report",
-        "grader.v1.Submission.error",
-        "grader.v1.Submission.judgements",
-        "grader.v1.Sweep.workloads",
-        "grader.v1.Rejudge.changes",
-    }
-)
+_OUTPUTS = ("Submission.report", "Submission.error", "Submission.judgements", "Sweep.workloads", "Rejudge.changes")
+IGNORED = frozenset(f"grader.v1.{name}" for name in _OUTPUTS)
 CHECKED_APART = "grader.v1.BatchSubmitRequest.requests"  # each is refused by itself
 _NAMED_VIOLATIONS = 10
 
@@ -88,3 +87,42 @@ def _of_value(field: FieldDescriptor, value: Any, path: str) -> Iterator[FieldVi
             elif field.full_name != CHECKED_APART:
                 for index, item in enumerate(value):
                     yield from _of_value(field, item, f"{path}[{index}]")
+
+
+# Page sizes and page tokens.
+
+PAGE_SIZE_DEFAULT, PAGE_SIZE_LIMIT = 50, 1000
+POSITION_LIMIT = 2**63 - 1
+
+
+def page_size(size: int) -> int:
+    """How many to return."""
+    if size < 0:
+        raise InvalidRequest([FieldViolation("page_size", f"{size} is negative; leave it out, or ask for 1 to {PAGE_SIZE_LIMIT}")])
+    return min(size, PAGE_SIZE_LIMIT) or PAGE_SIZE_DEFAULT
+
+
+def page_token(position: str | int | None, *fields: object) -> str:
+    """A token for the page after position, good only with these other fields; "" after the last page."""
+    if position is None:
+        return ""
+    return base64.urlsafe_b64encode(json.dumps([position, _digest(fields)]).encode()).decode()
+
+
+def page_position(token: str, kind: type[P], *fields: object) -> P | None:
+    """The position in a token; None for the first page; InvalidRequest where it was made with other fields."""
+    if not token:
+        return None
+    try:
+        position, digest = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        position, digest = None, ""
+    # Anybody can make a token: the digest keeps accidents away, and the ledger takes no number over 63 bits.
+    if digest != _digest(fields) or type(position) is not kind or (isinstance(position, int) and not 0 <= position <= POSITION_LIMIT):
+        text = "is not a token of this list; send it back as it came, with the other fields as they were, or leave it out"
+        raise InvalidRequest([FieldViolation("page_token", text)])
+    return position
+
+
+def _digest(fields: tuple[object, ...]) -> str:
+    return hashlib.sha256(repr(fields).encode()).hexdigest()[:16]

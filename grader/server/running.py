@@ -58,7 +58,6 @@ class Serving:
     """A server that answers."""
 
     address: str
-    dispatcher: Dispatcher | None
     service: GraderServicer
     health: Any  # health.aio.HealthServicer, which the stubs do not know
     server: grpc.aio.Server
@@ -68,12 +67,12 @@ class Serving:
     async def drain(self, patience_s: float, dispatching: asyncio.Task[None] | None) -> None:
         """Take nothing more, let what runs end, tell the watchers, then stop."""
         log.info("draining", patience_s=patience_s)
-        self.service.stop_accepting()
+        self.service.accepting = False
         await self.health.enter_graceful_shutdown()
-        if self.dispatcher is not None and dispatching is not None:
-            self.dispatcher.drain(patience_s)
+        if self.service.worker is not None and dispatching is not None:
+            self.service.worker.drain(patience_s)
             await asyncio.wait([dispatching])
-        self.service.end_watches()
+        self.service.watch.leaving.set()
         await self.server.stop(STOP_GRACE_S)
         log.info("stopped")
 
@@ -87,8 +86,8 @@ class Serving:
 
     def abort_running(self) -> None:
         """Give back to the queue what still runs, now."""
-        if self.dispatcher is not None:
-            self.dispatcher.abandon()
+        if self.service.worker is not None:
+            self.service.worker.abandon()
 
 
 @asynccontextmanager
@@ -128,7 +127,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         # In a database that servers share, that is known of the leases of this state directory only.
         reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
         log.info("ledger_opened", database=ledger.database.shown, reclaimed_count=len(reclaimed))
-        running = await _start(settings, service, dispatcher, gate, credentials, operation.observer)
+        running = await _start(settings, service, gate, credentials, operation.observer)
         running.parts = parts
         running.web_address = operation.web_address
         await operation.serves(running.health, SERVICES)
@@ -160,7 +159,7 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
         service = GraderServicer(ledger, problems, worker=None, settings=settings, policy=policy)
         credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
         _parts(extensions.ServerContext(settings=settings, service=service, gate=gate))
-        running = await _start(settings, service, None, gate, credentials, Observer())
+        running = await _start(settings, service, gate, credentials, Observer())
         try:
             yield running
         finally:
@@ -191,12 +190,7 @@ def _pages(parts: Sequence[extensions.ServerAdditions]) -> list[Any]:
 
 
 async def _start(
-    settings: Settings,
-    service: GraderServicer,
-    dispatcher: Dispatcher | None,
-    gate: Authenticator | None,
-    credentials: grpc.ServerCredentials | None,
-    observer: Observer,
+    settings: Settings, service: GraderServicer, gate: Authenticator | None, credentials: grpc.ServerCredentials | None, observer: Observer
 ) -> Serving:
     interceptor = CallInterceptor(gate, OpenCalls(health_limits(settings)), observer)
     server = grpc.aio.server(interceptors=[interceptor], options=grpc_options(settings))
@@ -217,10 +211,10 @@ async def _start(
         raise SettingsInvalid("listen", f"can't listen on {settings.listen!r}: {sentence}; is another program there?") from None
     address = settings.listen if settings.listen.startswith("unix:") else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
     await server.start()
-    status = health_pb2.HealthCheckResponse.SERVING if dispatcher is None else health_pb2.HealthCheckResponse.NOT_SERVING
+    status = health_pb2.HealthCheckResponse.SERVING if service.worker is None else health_pb2.HealthCheckResponse.NOT_SERVING
     for name in SERVICES:  # one that grades becomes ready later
         await healthy.set(name, status)
-    return Serving(address, dispatcher, service, healthy, server)
+    return Serving(address, service, healthy, server)
 
 
 # A server inside another program, such as `grader-cli`: the same code on a socket that only this user can open.
@@ -243,18 +237,13 @@ async def embedded(
         descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         try:
             # A copy of the toolchain takes seconds to make, and here nobody grades secrets for others.
-            changes = {
-                "listen": f"unix:/proc/self/fd/{descriptor}/{SOCKET_NAME}",
-                "resident_toolchain": settings.resident_toolchain or False,
-            }
-            here = settings.model_copy(update=changes)
+            listen, resident = f"unix:/proc/self/fd/{descriptor}/{SOCKET_NAME}", settings.resident_toolchain or False
+            here = settings.model_copy(update={"listen": listen, "resident_toolchain": resident})
             async with reading(here) if reader else serving(here, wiring, waiting=waiting) as running:
                 yield running.address
         finally:
             os.close(descriptor)
 
-
-log = structlog.get_logger()
 
 # The ledger's thread asks for the interpreter after every statement: with the default of 5 ms a busy event loop made each of them wait.
 SWITCH_S = 0.0005

@@ -29,9 +29,9 @@ from grader.ledger import Ledger
 from grader.model import Caller, Submission, SubmissionArtifact, SubmissionState, Verdict
 from grader.problems.store import Problems
 from grader.rules.quotas import for_server
-from grader.server import interceptors, paging
+from grader.server import interceptors
 from grader.server.interceptors import status_for
-from grader.server.request_limits import check_fields
+from grader.server.request_limits import check_fields, page_position, page_size, page_token
 from grader.server.submission_watch import PATIENCE_S, WATCH_POLL_S, SubmissionUpdates, SubmissionWatch
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import grader_service_pb2_grpc, problem_pb2, report_pb2, submission_pb2
@@ -98,7 +98,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         self.artifacts = OwnedArtifacts(ledger, files, retention)
         self.worker, self.device_kinds = worker, device_kinds
         self.watch = watch or SubmissionWatch(ledger, self.policy, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
-        self._accepting = True
+        self.accepting = True  # new submissions
         self._updates = SubmissionUpdates(ledger, self.shown, self.watch.leaving, self.watch.poll_s)
         methods = {method.name for method in api.DESCRIPTOR.services_by_name["GraderService"].methods}
         self.add({method: partial(_refuse, method) for method in methods - vars(GraderServicer).keys()})
@@ -108,14 +108,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         for method, call in calls.items():
             assert method not in vars(GraderServicer), method  # those of the core are not replaced
             setattr(self, method, partial(_answer, call))
-
-    def stop_accepting(self) -> None:
-        """Refuse new submissions from now on."""
-        self._accepting = False
-
-    def end_watches(self) -> None:
-        """End the streams: what is written is sent, then clients are asked to come again."""
-        self.watch.leaving.set()
 
     async def Submit(self, request: api.SubmitRequest, context: Context) -> submission_pb2.Submission:
         """Check and keep a submission; it is on disk before this answers."""
@@ -150,7 +142,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
         """Return a page of submissions, newest first."""
-        size = paging.page_size(request.page_size)
+        size = page_size(request.page_size)
         problem_id = parse(PROBLEMS, request.problem, "problem") if request.problem else ""
         states = tuple(_members(SubmissionState, submission_pb2.SubmissionState.DESCRIPTOR, "states", request.states))
         verdicts = tuple(sorted(set(_members(Verdict, report_pb2.Verdict.DESCRIPTOR, "verdicts", request.verdicts))))
@@ -160,20 +152,13 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         )
         later_filters = verdicts, check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
         submission_filter = replace(submission_filter, verdicts=verdicts, id_prefix=later_filters[1])
-        scope = (
-            problem_id,
-            states,
-            competition_id,
-            request.user,
-            *([request.tag] if request.tag else []),
-            *([later_filters] if any(later_filters) else []),
-        )
-        before = paging.decode(request.page_token, int, *scope)
+        scope = problem_id, states, competition_id, request.user, *filter(None, (request.tag, any(later_filters) and later_filters))
+        before = page_position(request.page_token, int, *scope)
         submissions, following = await self.ledger.page(
             size=size, before=before, problem_id=problem_id, states=states, submission_filter=submission_filter
         )
         return api.ListSubmissionsResponse(
-            submissions=[await self.shown(submission) for submission in submissions], next_page_token=paging.encode(following, *scope)
+            submissions=[await self.shown(submission) for submission in submissions], next_page_token=page_token(following, *scope)
         )
 
     async def CancelSubmission(self, request: api.CancelSubmissionRequest, context: Context) -> submission_pb2.Submission:
@@ -222,13 +207,13 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def ListProblems(self, request: api.ListProblemsRequest, context: Context) -> api.ListProblemsResponse:
         """Return a page of problems, by name."""
-        size = paging.page_size(request.page_size)
-        after = paging.decode(request.page_token, str, "problems") or ""
+        size = page_size(request.page_size)
+        after = page_position(request.page_token, str, "problems") or ""
         problems = [problem for problem in self.problems.all() if problem.problem_id > after]
         following = problems[size - 1].problem_id if len(problems) > size else None
         return api.ListProblemsResponse(
             problems=[messages.problem_to_proto(problem) for problem in problems[:size]],
-            next_page_token=paging.encode(following, "problems"),
+            next_page_token=page_token(following, "problems"),
         )
 
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
@@ -263,7 +248,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     def _taking(self) -> Dispatcher:
         worker = self.writable()
-        if not self._accepting:
+        if not self.accepting:
             raise ShuttingDown()
         return worker
 

@@ -32,7 +32,8 @@ def parse_settings(program: str, options: Mapping[str, Any]) -> Settings | None:
 
 def run_command(program: str, options: argparse.Namespace, work: Callable[[Settings], int], *, failed: int = FAILED) -> int:
     """Do the work of a command with the settings of its ledger. The exit code: its own, 2 for misuse, `failed` where the ledger fails."""
-    settings = ledger_settings(options)
+    values = {name: value for name in ("state_dir", "database") if (value := getattr(options, name, None)) is not None}
+    settings = parse_settings("grader-server", values)
     if settings is None:
         return USAGE_ERROR
     try:
@@ -88,9 +89,3 @@ def state_dir_option(*, again: bool = False) -> argparse.ArgumentParser:
     text = "the server's ($GRADER_STATE_DIR, or the user's state directory)"
     parent.add_argument("--state-dir", type=Path, metavar="DIR", default=argparse.SUPPRESS if again else None, help=text)
     return parent
-
-
-def ledger_settings(options: argparse.Namespace) -> Settings | None:
-    """Return settings that name the ledger; None where they are wrong, after a line on standard error."""
-    values = {name: value for name in ("state_dir", "database") if (value := getattr(options, name, None)) is not None}
-    return parse_settings("grader-server", values)

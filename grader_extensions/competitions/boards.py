@@ -13,7 +13,8 @@ from grader.errors import ProblemNotFound
 from grader.ledger import Ledger, transactions
 from grader.ledger.tables import bans, submissions
 from grader.model import Score, SubmissionState, Verdict
-from grader.server import interceptors, paging
+from grader.server import interceptors
+from grader.server.request_limits import page_position, page_size, page_token
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api
 from grader_extensions.competitions import leaderboard
@@ -112,7 +113,7 @@ class BoardCalls:
 
     async def GetLeaderboard(self, request: api.GetLeaderboardRequest) -> competition_pb2.Leaderboard:
         """Return a page of the requested board; ProblemNotFound where the competition does not have this problem."""
-        size = paging.page_size(request.page_size)
+        size = page_size(request.page_size)
         competition = self._competitions.get(parse(COMPETITIONS, request.competition, "competition"))
         problem_id = parse(PROBLEMS, request.problem, "problem") if request.problem else ""
         if problem_id and problem_id not in competition.problem_ids:
@@ -122,10 +123,10 @@ class BoardCalls:
         board = leaderboard.board(competition, standings, problem_id=problem_id, device=request.device, before=before)
         # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
         place = (competition.competition_id, problem_id, request.device)
-        first = paging.decode(request.page_token, int, *place) or 0
+        first = page_position(request.page_token, int, *place) or 0
         board = leaderboard.with_languages(board, await read_languages(self._ledger, board.entries[first : first + size]))
         following = first + size if first + size < len(board.entries) else None
-        return board_to_proto(board, first, size, paging.encode(following, *place))
+        return board_to_proto(board, first, size, page_token(following, *place))
 
     async def GetCompetition(self, request: api.GetCompetitionRequest) -> competition_pb2.Competition:
         """Return a competition."""
@@ -133,12 +134,12 @@ class BoardCalls:
 
     async def ListCompetitions(self, request: api.ListCompetitionsRequest) -> api.ListCompetitionsResponse:
         """Return a page of competitions, by name."""
-        size = paging.page_size(request.page_size)
-        after = paging.decode(request.page_token, str, "competitions") or ""
+        size = page_size(request.page_size)
+        after = page_position(request.page_token, str, "competitions") or ""
         rest = [competition for competition in self._competitions.all() if competition.competition_id > after]
         page, following = rest[:size], rest[size - 1].competition_id if len(rest) > size else None
         now = self._ledger.now()
         return api.ListCompetitionsResponse(
             competitions=[competition_to_proto(competition, now) for competition in page],
-            next_page_token=paging.encode(following, "competitions"),
+            next_page_token=page_token(following, "competitions"),
         )

@@ -17,7 +17,8 @@ from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, full_name, pars
 from grader.errors import CallRefused, ProblemInvalid, ReloadRefused
 from grader.isolation.cancellation import finish_despite_cancel
 from grader.rules.quotas import shown_time
-from grader.server import interceptors, paging
+from grader.server import interceptors
+from grader.server.request_limits import page_position, page_size, page_token
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
@@ -172,13 +173,13 @@ class OrganisingCalls:
 
     async def ListCompetitionActions(self, request: api.ListCompetitionActionsRequest) -> api.ListCompetitionActionsResponse:
         """Return a page of organisers' actions, newest first."""
-        competition_id, size = self._competition_id(request.competition), paging.page_size(request.page_size)
+        competition_id, size = self._competition_id(request.competition), page_size(request.page_size)
         scope = ("actions", competition_id)
-        before = paging.decode(request.page_token, int, *scope)
+        before = page_position(request.page_token, int, *scope)
         listed, following = await self._ledger.database.read(partial(actions.page, competition_id=competition_id, size=size, before=before))
         return api.ListCompetitionActionsResponse(
             actions=[to_message(competition_pb2.CompetitionAction, action) for action in listed],
-            next_page_token=paging.encode(following, *scope),
+            next_page_token=page_token(following, *scope),
         )
 
     async def ReloadCompetitions(self, request: api.ReloadCompetitionsRequest) -> api.ReloadCompetitionsResponse:

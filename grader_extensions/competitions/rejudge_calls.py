@@ -22,7 +22,8 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSI
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.intake import gate
 from grader.model import Problem, Report, SubmissionState
-from grader.server import interceptors, paging
+from grader.server import interceptors
+from grader.server.request_limits import page_position, page_size, page_token
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
@@ -108,10 +109,10 @@ class RejudgeCalls:
 
     async def ListRejudges(self, request: api.ListRejudgesRequest) -> api.ListRejudgesResponse:
         """Return a page of rejudges, newest first."""
-        size = paging.page_size(request.page_size)
-        before = paging.decode(request.page_token, int, "rejudges")
+        size = page_size(request.page_size)
+        before = page_position(request.page_token, int, "rejudges")
         listed, following = await self._read(partial(rejudges.page, size=size, before=before))
-        token = paging.encode(following, "rejudges")
+        token = page_token(following, "rejudges")
         return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(rejudge) for rejudge in listed], next_page_token=token)
 
     async def ApplyRejudge(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:

@@ -24,7 +24,7 @@ from grader.api.statuses import to_error
 from grader.config import Settings
 from grader.errors import NotInstalled
 from grader.observability import log
-from grader.server import paging
+from grader.server import request_limits
 from grader.server.running import serving
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
@@ -112,7 +112,7 @@ def tokens() -> st.SearchStrategy[str]:
     """Page tokens that anybody can make: the digest in them is of what they ask for."""
     asked = st.sampled_from((("problems",), ("", ()), ("sum", ())))
     plain = st.one_of(values.hostile_values(), st.sampled_from(values.NUMBERS))
-    made = st.builds(lambda position, fields: json.dumps([position, paging._digest(fields)]), plain, asked)
+    made = st.builds(lambda position, fields: json.dumps([position, request_limits._digest(fields)]), plain, asked)
     deep = st.integers(1, 30_000).map(lambda count: "[" * count)
     return st.one_of(made, made, deep, values.unicode_texts()).map(lambda text: base64.urlsafe_b64encode(text.encode()).decode())
 
@@ -211,7 +211,7 @@ def test_a_refusal_of_something_long_arrives(served: Served, method: str, reques
     assert answered(served, method, request_.SerializeToString()) in REFUSALS
 
 
-DIGEST = paging._digest(("", ()))
+DIGEST = request_limits._digest(("", ()))
 
 
 @pytest.mark.parametrize(

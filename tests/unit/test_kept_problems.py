@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 
 from grader.errors import ProblemNotFound
 from grader.model import Problem
-from grader.problems.kept import keep
-from grader.problems.store import Problems
+from grader.problems.store import Problems, keep
 from tests import fakes
 
 

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import csv
+import io
 import json
+import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from grader.api.resource_names import SUBMISSIONS, resource_id
 from grader.config import Settings
@@ -24,8 +28,7 @@ from grader.extensions import PACKAGE, AdminCommand, command_lines
 from grader.ledger import Ledger
 from grader.ledger.queue import QueueEntry
 from grader.model import Scope
-from grader.rules.keys import USER_FORM, Key, new
-from grader.server.commands.user_list import FORM, private_file, read, to_csv, without_keyed
+from grader.rules.keys import USER_FORM, Key, check_note, check_user, new
 from grader.server.server_state import EVERY_LANE, NAME, Cordons, running_lanes
 from grader.server.settings import (
     USAGE_ERROR,
@@ -102,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
     create.add_argument("--note", default="", metavar="TEXT", help="what it is for, for the list")
     text = "make one key for each user of a CSV file: all of them, or none"
     several = add("import", partial(_in_ledger, _import_keys), text, where, as_json, terms)
-    several.add_argument("file", type=Path, metavar="FILE", help=FORM)
+    several.add_argument("file", type=Path, metavar="FILE", help=USER_LIST_FORM)
     several.add_argument("--out", type=Path, metavar="FILE", help="write user,key_id,key,note there, readable for its owner only (stdout)")
     several.add_argument("--skip-existing", action="store_true", help="make no key for users who have a valid one (an error)")
     add("list", partial(_in_ledger, _list_keys), "list all keys, without their secrets", where, as_json)
@@ -156,13 +159,13 @@ async def _create_key(ledger: Ledger, options: argparse.Namespace) -> int:
 
 
 async def _import_keys(ledger: Ledger, options: argparse.Namespace) -> int:
-    user_lines, now = read(options.file), ledger.now()
+    user_lines, now = read_user_list(options.file), ledger.now()
     lasting, scopes = _lasting(options.expires), _scopes(options.scopes)
     keyed = {(key.user, key.note) for key in await ledger.keys.all() if key.valid(now)}
     new_lines = without_keyed(user_lines, keyed, str(options.file), skip=options.skip_existing)
     expire_time = None if lasting is None else now + lasting
     new_keys = [new(user_line.user, scopes, now, expire_time=expire_time, note=user_line.note) for user_line in new_lines]
-    text = to_csv(new_keys)
+    text = keys_csv(new_keys)
     if options.json:
         text = json.dumps({"keys": [_plain_key(key, now) | {"key": secret} for key, secret in new_keys]}, indent=2) + "\n"
     with nullcontext() if options.out is None else private_file(options.out, text):  # keys that no file holds must not be valid
@@ -340,3 +343,120 @@ def _list_lanes(options: argparse.Namespace, settings: Settings) -> int:
         print_line(f"no server runs on {settings.state_dir}" if lanes is None else "the server has no lanes now")
     print_line(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
     return 0
+
+
+# Lists of users, for `keys import`: read from a CSV file, and the keys written to another one.
+
+USER_LIST_FORM = "a CSV file in UTF-8 with the heading `user`, or `user,note`, and a line for each user"
+USER_LIST_LIMIT_BYTES = 10 * 1024 * 1024
+
+
+class KeyImportInvalid(ValueError):
+    """Mistakes of a list of users, a line each."""
+
+
+class UserLine(NamedTuple):
+    """A user who gets a key. line: where in the file, from 1."""
+
+    line: int
+    user: str
+    note: str = ""
+
+
+def read_user_list(path: Path) -> list[UserLine]:
+    """The users of a file. KeyImportInvalid with every mistake, each with its line."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise KeyImportInvalid(f"{path} can't be read: {error.strerror}; name {USER_LIST_FORM}") from None
+    if len(data) > USER_LIST_LIMIT_BYTES:
+        raise KeyImportInvalid(f"{path} has more than {USER_LIST_LIMIT_BYTES} bytes; split it")
+    try:
+        text = data.decode("utf-8-sig")  # spreadsheets write a byte order mark
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise KeyImportInvalid(f"{path}:{line}: is not UTF-8; save the file as CSV in UTF-8") from None
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
+    except csv.Error as error:
+        fault = f"is not CSV ({error}); close the quotes, and write one line for each user"
+        raise KeyImportInvalid(f"{path}:{reader.line_num}: {fault}") from None
+    if not rows:
+        raise KeyImportInvalid(f"{path} is empty; write {USER_LIST_FORM}")
+    first, headings = rows[0]
+    if [heading.lower() for heading in headings] not in (["user"], ["user", "note"]):
+        raise KeyImportInvalid(f"{path}:{first}: the first line is not `user` or `user,note`; write {USER_LIST_FORM}")
+    user_lines, mistakes, earlier_lines = list[UserLine](), list[str](), dict[tuple[str, ...], UserLine]()
+    for line, row in rows[1:]:
+        try:
+            if len(row) != len(headings):
+                raise ValueError(f"has {len(row)} fields, and the heading has {len(headings)}; quote a field with a comma in it")
+            user_lines.append(_user_line(UserLine(line=line, user=row[0], note=row[1] if len(row) > 1 else ""), earlier_lines))
+        except ValueError as error:
+            mistakes.append(f"{path}:{line}: {error}")
+    if not user_lines and not mistakes:
+        mistakes.append(f"{path} has a heading and no users; write a line for each user")
+    if mistakes:
+        raise KeyImportInvalid("\n".join(mistakes))
+    return user_lines
+
+
+def _user_line(user_line: UserLine, earlier_lines: dict[tuple[str, ...], UserLine]) -> UserLine:
+    """Check a line. earlier_lines: earlier ones, by user, and by user and note. ValueError."""
+    check_user(user_line.user)
+    check_note(user_line.note)
+    earlier = earlier_lines.setdefault((user_line.user,), user_line)
+    if earlier is not user_line and not (earlier.note and user_line.note):
+        remedy = "leave one of them out, or, for the members of a team, give each a note of their own"
+        raise ValueError(f"user {user_line.user!r} is on line {earlier.line} too; {remedy}")
+    if (same := earlier_lines.setdefault((user_line.user, user_line.note), user_line)) is not user_line:
+        raise ValueError(f"user {user_line.user!r} with this note is on line {same.line} too; leave one of them out")
+    return user_line
+
+
+def without_keyed(user_lines: Sequence[UserLine], keyed: Collection[tuple[str, str]], name: str, *, skip: bool) -> list[UserLine]:
+    """The users who have no valid key yet, and the members of teams. KeyImportInvalid where some have one and are not to be skipped.
+
+    keyed: users with the notes of their valid keys. A user of several lines is a team, whose members go by their notes.
+    """
+    count, users = Counter(user_line.user for user_line in user_lines), {user for user, _ in keyed}
+    new_lines, mistakes = [], []
+    for user_line in user_lines:
+        is_member = count[user_line.user] > 1
+        if (user_line.user, user_line.note) not in keyed if is_member else user_line.user not in users:
+            new_lines.append(user_line)
+        else:
+            remedy = "leave the line out, revoke the key, or pass --skip-existing"
+            mistakes.append(f"{name}:{user_line.line}: user {user_line.user!r} has a valid key already; {remedy}")
+    if mistakes and not skip:
+        raise KeyImportInvalid("\n".join(mistakes))
+    return new_lines
+
+
+@contextmanager
+def private_file(path: Path, text: str) -> Iterator[None]:
+    """A new file with this text for its owner only; removed again where the context fails. KeyImportInvalid where it can't be made."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise KeyImportInvalid(f"--out: {path} is there already, and may hold keys; name another file") from None
+    except OSError as error:
+        raise KeyImportInvalid(f"--out: {path} can't be written: {error.strerror}; name another file") from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def keys_csv(new_keys: Sequence[tuple[Key, str]]) -> str:
+    """Users, their keys and the notes of these, with a heading."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([("user", "key_id", "key", "note"), *((key.user, key.key_id, text, key.note) for key, text in new_keys)])
+    return out.getvalue()

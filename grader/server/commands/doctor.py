@@ -377,8 +377,7 @@ async def _gpu(gpu: Gpu, isolation: str | None) -> HostFinding:
         return finding("device", name, f"{about}: {reason}", "see the reason")
     if isolation is None:
         return finding("device", name, f"{about}: no isolation works", "see the isolations below")
-    failure = await _tried(gpu, isolation)
-    if failure is not None:
+    if (failure := await _tried(gpu, isolation)) is not None:
         return finding("device", name, f"{about}: {isolation}: {failure}", "see the reason")
     return finding("device", name, f"{about}, works in a box ({isolation})")
 
@@ -402,10 +401,8 @@ async def isolations() -> list[HostFinding]:
         Path(runtime).chmod(0o711)  # a box's own uid must get here
         availabilities = await survey(BoxSettings(state_id="doctor", runtime_dir=Path(runtime)))
     return [
-        finding(
-            "isolation", name, availability.detail, "" if availability.usable else _isolation_remedy(name), warnings=availability.warnings
-        )
-        for name, availability in availabilities.items()
+        finding("isolation", name, state.detail, "" if state.usable else _isolation_remedy(name), warnings=state.warnings)
+        for name, state in availabilities.items()
     ]
 
 
@@ -418,8 +415,7 @@ def _isolation_remedy(name: str) -> str:
 
 
 async def own_kernel(wiring: Wiring = local) -> HostFinding:
-    """Return whether every device of this host grades a kernel of the grader's own, as a server tries
-    before it takes submissions."""
+    """Return whether every device of this host grades a kernel of the grader's own, as a server tries before it takes submissions."""
     with tempfile.TemporaryDirectory(prefix="grader-doctor-") as state_dir:
         try:
             async with wiring(Settings(state_dir=Path(state_dir), resident_toolchain=False)) as grading:

@@ -14,8 +14,7 @@ from grader.cli.commands import app
 from grader.config import Settings
 from grader.errors import CompetitionNotFound, ProblemInvalid
 from grader.model import ScoreKind
-from grader.problems.kept import keep
-from grader.problems.store import Problems
+from grader.problems.store import Problems, keep
 from grader.server.commands.doctor import CheckupStatus
 from grader.server.wiring import box_settings
 from grader_extensions.competitions import competition_file

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from grader.cli.main import app
-from grader.problems.kept import read_kept
-from grader.problems.store import Problems, import_all
+from grader.problems.store import Problems, import_all, read_kept
 from grader_extensions.formats import problem_files
 from tests import fakes
 

@@ -15,8 +15,7 @@ from grader.cli.main import app
 from grader.cli.submit import problem_at
 from grader.errors import ProblemInvalid
 from grader.formats.adjustments import Adjustments
-from grader.problems.kept import read_kept
-from grader.problems.store import Problems, import_all
+from grader.problems.store import Problems, import_all, read_kept
 from grader.rules.disclosure import Redactor
 from grader_extensions.formats import kernelbench
 from tests import fakes
