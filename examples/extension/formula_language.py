@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from sandbox.compilers.build_result import BUILT, REJECTED, BuildAttempt
-from sandbox.launch.kernel import Bound, Loaded
+from sandbox.compilers.steps import BUILT, REJECTED, BuildAttempt
+from sandbox.launch.loop import Bound, Loaded
 from sandbox.protocol import wire
 from sandbox.protocol.languages import LanguageInfo
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import structlog
 
 from grader.errors import SettingsInvalid
-from grader.isolation.cancellation import finish_despite_cancel
+from grader.isolation import finish_despite_cancel
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from grader.model import Reason
 from sandbox.protocol import wire

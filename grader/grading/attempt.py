@@ -19,8 +19,7 @@ from grader.artifacts import ArtifactCache, SubmissionFiles
 from grader.errors import SandboxBroken
 from grader.extensions import CORE_MODES
 from grader.formats import with_calling_convention
-from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
-from grader.isolation.cancellation import finish_despite_cancel
+from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose, finish_despite_cancel
 from grader.model import Lease, NewSubmission
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import GO, READY, WAIT

@@ -221,7 +221,7 @@ ARCHITECTURE = re.compile(r"sm_\d{2,3}[a-z]?")
 FALLBACK_LIMIT_CHARS = 300
 REMARK_LIMIT, REMARK_LIMIT_CHARS = 16, 400
 HEADERS = frozenset({"", "light", "full"})
-# The builder's exit codes (`sandbox/compilers/build_result.py`). An interpreter that can't start: 1 or 2. A box without one: 127.
+# The builder's exit codes (`sandbox/compilers/steps.py`). An interpreter that can't start: 1 or 2. A box without one: 127.
 COMPILER_REJECTED = 7
 BUILD_REASONS = {3: Reason.UNSUPPORTED, 4: Reason.ENTRY_NOT_FOUND, 6: Reason.IMPORT_FAILED}
 CACHEABLE_EXIT_CODES = frozenset({3, 4, COMPILER_REJECTED})  # every other build of the same source would end so

@@ -6,17 +6,20 @@ that the box printed or left behind was opened by name after untrusted code ran;
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from sandbox.protocol.wire import BoxCause
 
 # Where things lie, seen from inside a box. `process` has no root of its own: there the host's paths take their place,
 # which is why an argv names them in braces ("{link}/judge.sock") and the isolation fills them in.
 LIB, LINK, SRC, OUT = "/grader/lib", "/grader/link", "/grader/src", "/grader/out"
+Result = TypeVar("Result")
 
 
 class IsolationBroken(Exception):
@@ -156,3 +159,23 @@ class Isolation(Protocol):
 
     async def sweep(self) -> int:
         """Remove every box that an earlier server with the same state directory left; say how many."""
+
+
+async def finish_despite_cancel(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run `work` to its end even if this task is cancelled meanwhile; then raise the cancellation."""
+    return await settled(asyncio.ensure_future(work))
+
+
+async def settled(task: asyncio.Task[Result]) -> Result:
+    """Wait until `task` has ended, whatever happens to us meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # looked at, so that it is not reported as forgotten
+        raise cancelled
+    return task.result()

@@ -23,8 +23,7 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from grader.isolation import Availability, Box, BoxSpec, IsolationBroken, cgroups, gpu, launch, probe, processes
-from grader.isolation.cancellation import finish_despite_cancel
+from grader.isolation import Availability, Box, BoxSpec, IsolationBroken, cgroups, finish_despite_cancel, gpu, launch, probe, processes
 from grader.isolation.cgroups import Counters
 from grader.isolation.directories import link_directory, slot_uid, sweep_runtime
 from grader.isolation.fingerprint import HostFingerprint

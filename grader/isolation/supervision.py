@@ -15,8 +15,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from grader.isolation import Box, BoxExit, BoxSpec
-from grader.isolation.cancellation import finish_despite_cancel, settled
+from grader.isolation import Box, BoxExit, BoxSpec, finish_despite_cancel, settled
 from grader.isolation.cgroups import Counters
 from grader.isolation.processes import exceeds_host_memory
 from sandbox.protocol.wire import BoxCause

@@ -15,7 +15,7 @@ from grader import access
 from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, full_name, parse, resource_id
 from grader.errors import CallRefused, ProblemInvalid, ReloadRefused
-from grader.isolation.cancellation import finish_despite_cancel
+from grader.isolation import finish_despite_cancel
 from grader.rules.quotas import shown_time
 from grader.server import interceptors
 from grader.server.request_limits import page_position, page_size, page_token

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tree_sitter import Node
 
-from sandbox.compilers.build_result import Unsupported
 from sandbox.compilers.cuda_tokens import NAMES, Token, defined_macros, descendants, left_out_of_device_code, readable_tree
+from sandbox.compilers.steps import Unsupported
 
 # Thrust, CUB and libcu++; toolkits before 13 have them among their other headers.
 OPEN = ("include/cccl", "include")

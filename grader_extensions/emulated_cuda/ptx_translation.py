@@ -36,8 +36,8 @@ from grader_extensions.emulated_cuda.ptx_instructions import (
     PtxScope,
     cpp_register,
 )
-from sandbox.compilers.build_result import Unsupported
 from sandbox.compilers.cuda_tokens import Token
+from sandbox.compilers.steps import Unsupported
 
 CONSTRAINTS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64, "n": 64, "i": 64}
 HEADER = "emu/ptx/ptx.h"

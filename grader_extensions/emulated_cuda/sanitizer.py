@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grader_extensions.emulated_cuda.sanitizer_log import read_counts, read_log
 from sandbox.devices import Arena
-from sandbox.launch.kernel import Bound, Loaded, RunnerSetup
+from sandbox.launch.loop import Bound, Loaded, RunnerSetup
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import EMULATED_SANITIZER, PROFILE_NOTE, leave
 from sandbox.protocol.gate import Call

@@ -26,7 +26,7 @@ from grader.artifacts import FILE_COUNT_LIMIT, SUBMISSION_LIMIT_BYTES, Submissio
 from grader.errors import DeviceQuarantined, HostBroken, ModeNotInstalled, NoSuchDevice, ProblemBroken, WorkerFault, WorkerLost
 from grader.extensions import PACKAGE
 from grader.fleet.v1 import fleet_pb2
-from grader.isolation.cancellation import finish_despite_cancel
+from grader.isolation import finish_despite_cancel
 from grader.model import Lease, NewSubmission, Submission, SubmissionState
 from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire

@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import build_result, ptxas, steps
-from sandbox.compilers.build_result import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, Unsupported, spoiled
+from sandbox.compilers import ptxas, steps
 from sandbox.compilers.headers import Headers
+from sandbox.compilers.steps import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, Unsupported, spoiled
 from sandbox.languages import implementation
 from sandbox.protocol import box_modules, wire
-from sandbox.protocol.box_files import leave
+from sandbox.protocol.box_files import fix_triton_key, leave
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.elf import NotAnObject
-from sandbox.protocol.triton_key import fix_triton_key
 
 COMPILED_SUFFIXES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 ARTIFACT = "artifact"
@@ -125,8 +124,6 @@ def compile_sources(
         return _attempt(job, language, compiler, headers, new_directory(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
-    if tried.code == REJECTED and build_result.MISSING_HIP_HEADER.search(tried.log):
-        return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {build_result.HIP_SENTENCE}\n"), note
     if tried.code == REJECTED and emulated is not None:
         missing = emulated.unsupported(tried.log, "\n".join(sources.values()))
         if missing is not None:

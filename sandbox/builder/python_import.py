@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 
 from sandbox.builder import build
-from sandbox.compilers import build_result, requested_flags
-from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, UNSUPPORTED, Unsupported
+from sandbox.compilers import requested_flags
 from sandbox.compilers.headers import Headers
+from sandbox.compilers.steps import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, UNSUPPORTED, Unsupported
 from sandbox.languages import python_module, python_stubs, torch_extension
 from sandbox.languages.python_extensions import Extension
 from sandbox.protocol import box_modules, wire
@@ -34,7 +34,6 @@ PACKAGES = frozenset(["torch", "triton", "numba", "numpy", "einops", "cupy", "cu
 REFERENCE = "reference"
 LISTED_COUNT = 12
 SIMILARITY = 0.8  # of 1: two letters exchanged in a name of seven are 0.86
-HIP_COMPILER = "hipcc"
 # What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
 WANTS_GPU = re.compile(
     r"no cuda gpus are available|found no nvidia driver|0 active drivers|cuda driver library cannot be found|cuda_error_no_device|"
@@ -239,8 +238,6 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
         modules = python_module.own_modules(module.sources, module.modules)
         if (explained := missing_module(error, modules)) is not None:
             return explained[0], python_module.complaint(error, module.sources, explained[1])
-    if HIP_COMPILER in str(error):
-        return UNSUPPORTED, python_module.complaint(error, module.sources, build_result.HIP_SENTENCE)
     log = python_module.complaint(error, module.sources)
     if device_info(device_kind).needs_gpu_access and WANTS_GPU.search(f"{type(error).__name__}: {error}") is not None:
         return BUILT, f"{log}note: there is no GPU where a module is built; it is imported again where there is one\n"

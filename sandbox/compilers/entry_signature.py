@@ -57,13 +57,12 @@ def _faults(parameters: Sequence[_Parameter], call: EntryCall) -> Iterator[tuple
     if not len(tensors) <= len(parameters) <= argument_count + 1:
         yield 0, f"it has {len(parameters)} parameters, and is called with {argument_count} and the stream"
     for number, parameter in enumerate(parameters):
+        sentence = None
         if number < len(tensors):
             sentence = _tensor_fault(parameter, tensors[number], is_output=number >= len(call.inputs))
         elif number < argument_count:
             is_integer = parameter.depth is None or (parameter.depth == 0 and (parameter.type is None or parameter.type[0] == "integer"))
             sentence = None if is_integer else f"is given the size {call.axes[number - len(tensors)]}, which is an int64_t"
-        else:
-            sentence = None
         if sentence is not None:
             yield parameter.line, f"`{parameter.text}` {sentence}"
 

@@ -85,10 +85,8 @@ class Parallel(Compiler):
         produced = [f"{number}/{_filled(MODULE_ID, path, folder)}"]
         steps = []
         for command in self.dryrun.commands:
-            named = [
-                f"{number}/{_filled(name, path, folder)}"
-                for name in list(dict.fromkeys(name for word in command for name in _FILE.findall(word)))
-            ]
+            names = dict.fromkeys(name for word in command for name in _FILE.findall(word))
+            named = [f"{number}/{_filled(name, path, folder)}" for name in names]
             program, *words = (_filled(word, path, folder) for word in command)
             step = CompilerStep(
                 command=(program, *(includes if "-E" in words else ()), *words),
@@ -106,9 +104,8 @@ class Parallel(Compiler):
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++ with the toolkit's libraries. A runtime inside the artifact needs CUDA_ERROR, which the runner asks for its errors."""
-        linked = _device_link(self.device_link, objects, place)
-        objects = [*objects, *(name for step in linked for name in step.outputs)]
-        libraries = [*self._words("LIBRARIES"), *([DEVICE_RUNTIME] if linked else []), *libraries]
+        linked, objects, runtime = _device_link(self.device_link, objects, place)
+        libraries = [*self._words("LIBRARIES"), *runtime, *libraries]
         if STATIC_RUNTIME not in libraries:
             return [*linked, *host_compiler.link_steps(objects, libraries, output, place)]
         includes = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
@@ -136,10 +133,8 @@ class Plain(Compiler):
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan nvcc, without the runtime that it adds by itself."""
-        linked = _device_link(self.device_link, objects, place)
-        objects = [*objects, *(name for step in linked for name in step.outputs)]
-        libraries = [*([DEVICE_RUNTIME] if linked else []), *libraries]
-        command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *libraries, "-Xcompiler", "-pthread")
+        linked, objects, runtime = _device_link(self.device_link, objects, place)
+        command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *runtime, *libraries, "-Xcompiler", "-pthread")
         return [*linked, CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
 
 
@@ -214,11 +209,13 @@ def module_id(path: str, content: bytes) -> str:
     return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"
 
 
-def _device_link(words: Sequence[str], objects: Sequence[str], place: Path) -> list[CompilerStep]:
+def _device_link(words: Sequence[str], objects: Sequence[str], place: Path) -> tuple[list[CompilerStep], Sequence[str], list[str]]:
+    """The step that links device code, all objects, and the device's runtime; only the objects where `words` name no command."""
     if not words:
-        return []
+        return [], objects, []
     command = (*words, *objects, "-o", DEVICE_LINKED, DEVICE_RUNTIME)
-    return [CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(DEVICE_LINKED,))]
+    step = CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(DEVICE_LINKED,))
+    return [step], [*objects, DEVICE_LINKED], [DEVICE_RUNTIME]
 
 
 def _filled(word: str, path: str, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Reads the compiler flags that a submission asks for: which are used, and what its author should know of the others.
+"""Reads the compiler flags that a submission asks for: which are used, and which are not.
 
 An allow list. A flag may choose macros, directories of headers and how device code is optimised; never a file that is read or written,
 or a program that is started (docs/decisions/0011-light-headers.md).
@@ -12,19 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ARCHITECTURE = "not used, kernels are compiled for the device that runs them"
-STANDARD = "not used, sources are compiled as C++20"
-LEVEL = "not used, it is a level of host code, which is compiled with -O3"
-EMULATED = "no effect on the emulated device, which runs kernels on the CPU"
-DIRECTORY = "not used, only directories that the submission itself makes are searched; those of CUDA and PyTorch always are"
-OTHER = "not used, a submission can't choose it; docs/submitting.md lists the flags that count"
-UNREADABLE = "not used, a quote in it is not closed"
-
+NOT_USED = "not used; docs/submitting.md lists the flags that count"
 # The next word is theirs, though it may begin with a dash.
 _TAKES_WORD = frozenset(
     ["Xptxas", "ptxas-options", "Xcompiler", "compiler-options", "Xlinker", "linker-options", "Xcudafe", "Xfatbin", "Xnvlink"]
 )
-_ARCHITECTURES = frozenset(["arch", "gpu-architecture", "code", "gpu-code", "gencode", "generate-code"])
 # What is always done, and what changes only what is printed or how long the compiler takes.
 _ALWAYS = frozenset(
     ["expt-relaxed-constexpr", "extended-lambda", "expt-extended-lambda", "lineinfo", "generate-line-info", "fPIC", "fpic", "pthread"]
@@ -33,7 +25,6 @@ _QUIET = frozenset(["w", "v", "g", "verbose", "threads", "t", "split-compile", "
 _WARNING = re.compile(r"-W(?![lap],)[\w=+-]*")
 _MACRO = re.compile(r"[A-Za-z_]\w*(?:\([\w, .]*\))?(?:=.*)?")
 _LIBRARY = re.compile(r":?[\w.+-]+")
-_LEVEL = re.compile(r"O[0-3]?")
 _DEVICE_SWITCHES = {"use-fast-math": "--use_fast_math", "extra-device-vectorization": "--extra-device-vectorization"}
 _DEVICE_VALUES = {
     **dict.fromkeys(("ftz", "prec-div", "prec-sqrt", "fmad"), re.compile("true|false")),
@@ -47,13 +38,13 @@ _PTXAS = re.compile(
 @dataclass(slots=True, kw_only=True)
 class RequestedFlags:
     """Flags of a submission that count. device: words for nvcc; macros: a name's definition, None where it is to be undefined;
-    libraries: as `-lNAME`; unused: a reason, and the flags that it is of."""
+    libraries: as `-lNAME`."""
 
     device: list[str] = field(default_factory=list)
     macros: dict[str, str | None] = field(default_factory=dict)
     include_dirs: list[str] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
-    unused: dict[str, list[str]] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
 
     def defines(self, defaults: Sequence[str]) -> tuple[str, ...]:
         """A compiler's own macros, without those that the submission takes back, and the submission's."""
@@ -61,8 +52,8 @@ class RequestedFlags:
         return (*remaining, *filter(None, self.macros.values()))
 
     def remarks(self, asker: str) -> tuple[str, ...]:
-        """Sentences on the flags that are not used."""
-        return tuple(f"{asker}: {', '.join(dict.fromkeys(flags))}: {reason}" for reason, flags in self.unused.items())
+        """The sentence on the flags that are not used, if there are any."""
+        return (f"{asker}: {', '.join(dict.fromkeys(self.unused))}: {NOT_USED}",) if self.unused else ()
 
 
 def read(
@@ -83,7 +74,7 @@ def _flags(texts: Sequence[str], reader: _Reader) -> Iterator[tuple[str, str | N
         try:
             words += shlex.split(text)
         except ValueError:
-            reader.unused(UNREADABLE, text)
+            reader.unused(text)
     at = 0
     while at < len(words):
         flag, following = words[at], words[at + 1] if at + 1 < len(words) else None
@@ -102,30 +93,25 @@ class _Reader:
         self.flags = RequestedFlags()
         self._emulated, self._is_own = emulated, is_own
 
-    def unused(self, reason: str, flag: str, value: str | None = None) -> None:
-        text = flag if value is None else f"{flag} {value}"
-        self.flags.unused.setdefault(reason, []).append(text)
+    def unused(self, flag: str, value: str | None = None) -> None:
+        self.flags.unused.append(flag if value is None else f"{flag} {value}")
 
     def host(self, flag: str, value: str | None) -> None:
         """A flag of g++."""
-        name = _name(flag)
+        name, standard = _name(flag), flag.partition("=")[2] or value or ""
         if flag[:2] in ("-D", "-U", "-I"):
             text, value = (flag[2:], None) if len(flag) > 2 else (value or "", value)
             if flag[1] == "I" and self._is_own(Path(text)):
                 self.flags.include_dirs.append(text)
             elif flag[1] == "I" or not text.isprintable() or _MACRO.fullmatch(text) is None:
-                self.unused(DIRECTORY if flag[1] == "I" else OTHER, flag, value)
+                self.unused(flag, value)
             else:
                 self.flags.macros[re.split(r"[(=]", text)[0]] = text if flag[1] == "D" else None
         elif name == "std":
-            standard = flag.partition("=")[2] or value or ""
             if standard.removeprefix("gnu").removeprefix("c") != "++20":
-                self.unused(STANDARD, flag, value)
-        elif _LEVEL.fullmatch(name) is not None:
-            if name != ("O2" if self._emulated else "O3"):  # which it is compiled with
-                self.unused(EMULATED if self._emulated else LEVEL, flag)
-        elif name not in _ALWAYS | _QUIET and _WARNING.fullmatch(flag) is None:
-            self.unused(OTHER, flag, value)
+                self.unused(flag, value)
+        elif name not in {"O2" if self._emulated else "O3", *_ALWAYS, *_QUIET} and _WARNING.fullmatch(flag) is None:
+            self.unused(flag, value)
 
     def device(self, flag: str, value: str | None) -> None:
         """A flag of nvcc."""
@@ -134,23 +120,19 @@ class _Reader:
         if name in ("Xcompiler", "compiler-options") and setting is not None:
             for option in setting.split(","):
                 self.host(option, None)
-        elif name in _ARCHITECTURES:
-            self.unused(EMULATED if self._emulated else ARCHITECTURE, flag, value)
         elif (words := _device_words(name, setting)) is not None:
             if not self._emulated:
                 self.flags.device += words
             elif set(words) != {"-Xptxas=-v"}:
-                self.unused(EMULATED, flag, value)
+                self.unused(flag, value)
         else:
             self.host(flag, value)
 
     def linker(self, flag: str, value: str | None) -> None:
         """A flag of the linker."""
         library = (value or "") if flag == "-l" else flag.removeprefix("-l") if flag.startswith("-l") else ""
-        if _LIBRARY.fullmatch(library) is None:
-            self.unused(OTHER, flag, value)
-        elif self._emulated:
-            self.unused(EMULATED, flag, value)
+        if self._emulated or _LIBRARY.fullmatch(library) is None:
+            self.unused(flag, value)
         else:
             self.flags.libraries.append(f"-l{library}")
 

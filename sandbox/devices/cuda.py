@@ -31,7 +31,6 @@ from sandbox.protocol.gate import ARENA_FINISHED_AT, ARENA_FLAG_BYTES, SAMPLE_LI
 
 if TYPE_CHECKING:
     from sandbox.devices.nvml import GpuWatch
-    from sandbox.devices.probe import Probe
 
 STIR_COUNT = 16
 STIR_LIMIT_BYTES = 64 << 20
@@ -43,6 +42,10 @@ LEVEL_PARTS = 128  # of the device's memory: so round is what a kernel sees free
 CANARY_LIMIT_NS = 50_000_000  # a kernel that is still running elsewhere takes time slices of tens of ms
 SETTLE_S = 10.0  # the driver takes a moment to take down what a killed process had
 LEAK_BYTES = 512 << 20
+PROBE_SOURCE = Path(__file__).parents[1] / "native" / "clock" / "probe.cu"
+SPAN_LIMIT = 64  # the largest; what a kernel takes as arguments is 4 KB
+BLOCK_SIZE, BLOCKS_PER_PROCESSOR, VECTOR_BYTES = 256, 8, 16
+Spans = Sequence[tuple[int, int]]  # addresses, and sizes in bytes
 _STREAMS_WAIT = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
 _HANDLE = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
@@ -92,6 +95,44 @@ class _Bytes:
         self.__cuda_array_interface__ = {"shape": (size_bytes,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None}
 
 
+class _Memory(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_uint64), ("size_bytes", ctypes.c_uint64)]
+
+
+class _MemoryList(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_uint64), ("items", _Memory * SPAN_LIMIT)]
+
+
+class Probe:
+    """The probe of the judge's clock: a kernel that reads all inputs and writes all outputs of a workload, and computes nothing;
+    `sandbox/native/clock/probe.cu` says what for. For this architecture, such as sm_90, and so many processors. DeviceFault where it is
+    not compiled."""
+
+    def __init__(self, architecture: str, processor_count: int) -> None:
+        from cuda.bindings import nvrtc
+
+        self._block_limit = processor_count * BLOCKS_PER_PROCESSOR
+        options = [f"--gpu-architecture={architecture}".encode(), f"-DSPAN_LIMIT={SPAN_LIMIT}".encode()]
+        program = driver_result(nvrtc.nvrtcCreateProgram(PROBE_SOURCE.read_bytes(), b"probe.cu", 0, [], []))
+        driver_result(nvrtc.nvrtcCompileProgram(program, len(options), options))
+        binary = b" " * driver_result(nvrtc.nvrtcGetCUBINSize(program))
+        driver_result(nvrtc.nvrtcGetCUBIN(program, binary))
+        self._kernel = driver_result(driver.cuModuleGetFunction(driver_result(driver.cuModuleLoadData(binary)), b"probe"))
+
+    def launch(self, read: Spans, written: Spans) -> None:
+        """Launch it on the default stream; not waited for."""
+        vector_count = sum(size_bytes for _, size_bytes in (*read, *written)) // VECTOR_BYTES
+        grid = max(1, min(self._block_limit, -(-vector_count // BLOCK_SIZE)))
+        arguments = (_spans(read), _spans(written), ctypes.c_void_p())
+        pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        driver_result(driver.cuLaunchKernel(self._kernel, grid, 1, 1, BLOCK_SIZE, 1, 1, 0, 0, ctypes.addressof(pointers), 0))
+
+
+def _spans(spans: Spans) -> _MemoryList:
+    largest = sorted(spans, key=lambda span: -span[1])[:SPAN_LIMIT]
+    return _MemoryList(count=len(largest), items=(_Memory * SPAN_LIMIT)(*(_Memory(*span) for span in largest)))
+
+
 class CudaDevice:
     """The GPU that CUDA_VISIBLE_DEVICES leaves."""
 
@@ -116,6 +157,7 @@ class CudaDevice:
         self._watch: GpuWatch | None = None
         self._known: frozenset[int] = frozenset()
         self._untold_bytes = 0
+        self._ceilings: dict[str, float] = {}
 
     @staticmethod
     def foreign_usage() -> ForeignUsage:
@@ -166,8 +208,6 @@ class CudaDevice:
 
     def touch(self, read: Sequence[tuple[int, int]], written: Sequence[tuple[int, int]]) -> None:
         if self._probe is None:
-            from sandbox.devices.probe import Probe
-
             properties = torch.cuda.get_device_properties(0)
             self._probe = Probe(f"sm_{properties.major}{properties.minor}", properties.multi_processor_count)
         self._probe.launch(read, written)
@@ -270,8 +310,10 @@ class CudaDevice:
         return self._nvml().conditions()
 
     def ceilings(self) -> dict[str, float]:
-        """Measured now: call it once."""
-        return ceilings.measure(self.TORCH)
+        """Measured in the first call."""
+        if not self._ceilings:
+            self._ceilings = ceilings.measure(self.TORCH)
+        return self._ceilings
 
     def record_baseline_usage(self, before: ForeignUsage, record_path: Path | None) -> None:
         """Ours is what has begun since before; the rest is as the server's first judge saw it."""

@@ -26,8 +26,8 @@ from sandbox.judge import end_with_parent
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge, prepare
 from sandbox.protocol import wire
+from sandbox.protocol.box_files import fix_triton_key
 from sandbox.protocol.devices import DeviceKind, device_info
-from sandbox.protocol.triton_key import fix_triton_key
 
 DEVICE_KNOWN = "GRADER_DEVICE_KNOWN"  # a file next to which the server's judges of this device agree on what was there first
 PACKAGES = ("numpy", "triton", "numba", "numba-cuda")
@@ -48,8 +48,7 @@ def main() -> None:
     gc.disable()  # collected between turns: in one it would fall into somebody's time
     try:
         device, baseline = start(sys.argv[1])
-        ceilings = device.ceilings()
-        _emit(facts, environment(device, ceilings))
+        _emit(facts, environment(device))
     except Exception as error:  # noqa: BLE001  whatever it is, it has to be reported to the server
         traceback.print_exc()
         _emit(facts, wire.Broken(job_id="", message=f"the judge does not start: {type(error).__name__}: {error}"))
@@ -59,7 +58,7 @@ def main() -> None:
     try:
         for line in sys.stdin.buffer:
             gc.collect()
-            for fact in answer(wire.decode(line), device, baseline, ceilings):
+            for fact in answer(wire.decode(line), device, baseline):
                 _emit(facts, fact)
                 if isinstance(fact, wire.Broken) and fact.device_lost:
                     return
@@ -84,20 +83,18 @@ def start(kind: str) -> tuple[Device, Baseline]:
     return device, baseline
 
 
-def environment(device: Device, ceilings: dict[str, float]) -> wire.Environment:
+def environment(device: Device) -> wire.Environment:
     """Describe the device, the host and the tools that this lane's reports are made with."""
     identity = device.identify()
-    return replace(identity, versions={**host_versions(device.KIND), **identity.versions}, ceilings=ceilings)
+    return replace(identity, versions={**host_versions(device.KIND), **identity.versions}, ceilings=device.ceilings())
 
 
-def answer(
-    message: wire.Job | wire.Prepare | wire.Check, device: Device, baseline: Baseline, ceilings: dict[str, float]
-) -> Iterator[wire.Fact]:
+def answer(message: wire.Job | wire.Prepare | wire.Check, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
     """The facts of a job or of a preparation, or how the device is. A fault of the device in this process is the end of it."""
     try:
         match message:
             case wire.Job():
-                yield from judge(message, device, baseline, ceilings)
+                yield from judge(message, device, baseline)
             case wire.Prepare():
                 yield from prepare(message, device, baseline)
             case wire.Check():

@@ -146,12 +146,10 @@ def _key(workload: wire.Workload, conditions: Conditions) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRun:
-    """The trusted runner, its times while it was alone, by workload, and what the device can do at most. reused: these times are of an
-    earlier job."""
+    """The trusted runner, and its times while it was alone, by workload. reused: these times are of an earlier job."""
 
     trusted: RunnerLink
     alone: Mapping[str, SoloTimings]
-    ceilings: Mapping[str, float]
     reused: bool = False
 
 
@@ -179,14 +177,7 @@ class Baseline:
         theirs.close()
 
     def place(
-        self,
-        task: Task,
-        workloads: Sequence[wire.Workload],
-        links: ExitStack,
-        ceilings: Mapping[str, float],
-        *,
-        kept_times: bool = False,
-        sweep_s: float | None = None,
+        self, task: Task, workloads: Sequence[wire.Workload], links: ExitStack, *, kept_times: bool = False, sweep_s: float | None = None
     ) -> Generator[wire.Fact, None, BaselineRun | None]:
         """Start the process on a problem, with its times alone: those that are kept, or new ones. kept_times: times of an earlier job will
         do; None where there are none: then the kernel is verified first. sweep_s: of the sweep that the workloads are of."""
@@ -200,11 +191,11 @@ class Baseline:
         trusted = links.enter_context(self.serve(problem))
         if solo is None:
             alone = yield from self._time_alone(task, workloads, trusted, sweep_s)
-            return BaselineRun(trusted=trusted, alone=alone, ceilings=ceilings)
+            return BaselineRun(trusted=trusted, alone=alone)
         for workload in workloads:
             name = workload.workload_id
             solo[name] = with_new_nulls(solo[name], trusted, WorkloadContext.of(task, workload))
-        return BaselineRun(trusted=trusted, alone=solo, ceilings=ceilings, reused=True)
+        return BaselineRun(trusted=trusted, alone=solo, reused=True)
 
     def _time_alone(
         self, task: Task, workloads: Sequence[wire.Workload], trusted: RunnerLink, sweep_s: float | None

@@ -15,8 +15,7 @@ from sandbox.judge import end_with_parent
 from sandbox.judge.baseline import VARIANTS, WARMUP_COUNT
 from sandbox.judge.references import Reference, load_task
 from sandbox.judge.timing import EAGER, PROBE
-from sandbox.launch.kernel import Bound, Loaded
-from sandbox.launch.loop import serve
+from sandbox.launch.loop import Bound, Loaded, serve
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Gate, Slot, Status, receive_job
 from sandbox.protocol.version import VERSION

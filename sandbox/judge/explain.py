@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sandbox.judge.references import ReferenceFailed
+from sandbox.judge.references import ReferenceFailed, Tensors
 from sandbox.judge.runner_link import is_ok
 from sandbox.judge.tolerance import FLOAT4, except_right_nan, is_narrow, numbers, output_was_read, same_bytes
 from sandbox.judge.trial import Run, WorkloadContext, expected
@@ -33,7 +33,6 @@ from sandbox.protocol.wire import IndexRange, PatternKind, Symptom, Tolerance, T
 
 COMPARED = frozenset((TrialOutcome.MISMATCHED, TrialOutcome.UNWRITTEN, TrialOutcome.NON_FINITE))
 _CUDA_ERROR = re.compile(r"cudaError\w{1,60}: [ -~]{1,200}")  # as the runner reports it; anything else is not shown
-Tensors = list[torch.Tensor]
 BUDGET_S = 3.0  # of further runs of the reference; then nothing is said
 NEARER = 0.3  # of the error that it has against the right answer, as root mean squares
 LARGEST_ERROR = 0.05  # of the answer, as root mean squares: a larger one is no matter of precision

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,7 @@ class RestartNeeded(Exception):
     RestartCause."""
 
 
-def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[str, float] | None = None) -> Iterator[wire.Fact]:
+def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
     """Emit the facts of one job. Ends with Finished, with Restart, or with Broken where the kernel is not to blame."""
     sweep_end_s = time.monotonic() + job.sweep_s
     try:
@@ -57,7 +57,7 @@ def judge(job: wire.Job, device: Device, baseline: Baseline, ceilings: Mapping[s
             timed, sweep_s = measured_workloads(job.problem, job.mode), job.sweep_s if job.mode is wire.Mode.SWEEP else None
             clock = None
             if timed:
-                clock = yield from baseline.place(task, timed, links, ceilings or {}, kept_times=job.kept_times, sweep_s=sweep_s)
+                clock = yield from baseline.place(task, timed, links, kept_times=job.kept_times, sweep_s=sweep_s)
             # Up to here it is our own code that takes its time, and the box sleeps; it is woken when this is heard.
             yield wire.Progress(stage=wire.Stage.LOADING)
             link = links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
@@ -96,7 +96,7 @@ def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterat
         if baseline.kept.find(task.spec, timed, device.conditions()) is None:
             device.reserve(working_bytes(task.spec))
             with ExitStack() as links:
-                yield from baseline.place(task, timed, links, {})
+                yield from baseline.place(task, timed, links)
         yield wire.Finished(job_id=request.job_id)
     except (torch.OutOfMemoryError, ReferenceFailed) as error:
         yield _problem_at_fault(request.job_id, request.problem, error)
@@ -259,7 +259,7 @@ def _measure(
         workload.flops,
         {tensor.dtype for tensor in (*problem.inputs, *problem.outputs) if tensor.shape},
         sum(byte_count(output, workload.axes) for output in problem.outputs),
-        clock.ceilings,
+        subject.device.ceilings(),
     )
     bench, baseline_bench = (WorkloadContext.of(task, workload) for _ in range(2))
     for fact in measure(parties, bench, baseline_bench, floor_ns):

@@ -238,10 +238,7 @@ def steady(values: Sequence[float]) -> float:
 
 
 def interval_width(
-    subject_ns: Sequence[float],
-    baseline_ns: Sequence[float],
-    bias: Bias = Bias(),
-    allowance: LookAllowance = LookAllowance.NONE,
+    subject_ns: Sequence[float], baseline_ns: Sequence[float], bias: Bias = Bias(), allowance: LookAllowance = LookAllowance.NONE
 ) -> HalfWidth | None:
     """Half of the 95 % interval of the logarithm of the turns' mean ratio. None where a turn of either is at or below the protocol's floor:
     a time that small is no time, and fails closed."""
@@ -342,17 +339,13 @@ def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, l
 
 
 def _samples(turns: Sequence[Sequence[int]], less_ns: Sequence[float], nulls: Sequence[Sequence[float]]) -> wire.Samples:
-    """All runs, less what the protocol took in their turn and what null runs scatter."""
-    scattered_ns = scatter_ns(nulls)
+    """All runs, less what the protocol took in their turn, and less what the median of a turn's null runs is above their steady mean: what
+    is subtracted is a mean of the lower half, and what is shown is a median. No more than a subject that makes them scatter is believed
+    anyway."""
+    scattered_ns = min(statistics.median(statistics.median(turn) - steady(turn) for turn in nulls), OWN_SLACK_NS) if nulls else 0.0
     return wire.Samples(
         durations_ns=tuple(round(run_ns - less - scattered_ns) for turn, less in zip(turns, less_ns, strict=True) for run_ns in turn)
     )
-
-
-def scatter_ns(nulls: Sequence[Sequence[float]]) -> float:
-    """Return by how much the median of a turn's runs is above their steady mean: what is subtracted is a mean of the lower half, and what
-    is shown is a median. 0 without runs; no more than a subject that makes them scatter is believed anyway."""
-    return min(statistics.median(statistics.median(turn) - steady(turn) for turn in nulls), OWN_SLACK_NS) if nulls else 0.0
 
 
 def nearby(turns: Sequence[Sequence[float]]) -> list[list[float]]:
@@ -455,9 +448,7 @@ def _by_host_clock(parties: TimingSetup, times: Times, nulls: list[int], name: s
     slowed = busy or statistics.median(times.flat(name)) > FACTOR[parties.clock] * alone_ns
     turns = [[int(alone_ns)] * len(turn) for turn in times.taken_ns[name]] if slowed else times.taken_ns[name]
     return BaselineTimes(
-        samples=_samples(turns, [null_ns] * len(turns), []),
-        turns_ns=[steady(turn) - null_ns for turn in turns],
-        slowed=slowed,
+        samples=_samples(turns, [null_ns] * len(turns), []), turns_ns=[steady(turn) - null_ns for turn in turns], slowed=slowed
     )
 
 

@@ -15,7 +15,7 @@ from sandbox.compilers import entry_signature
 from sandbox.compilers.headers import Headers
 from sandbox.devices import Arena
 from sandbox.languages import cuda_errors
-from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
+from sandbox.launch.loop import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Slot, Status
@@ -55,10 +55,9 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         library = ctypes.CDLL(f"/proc/self/fd/{artifact_fd}", mode=ctypes.RTLD_LOCAL)
     except OSError as error:
         raise LaunchRefused(Status.RAISED, f"the artifact can't be loaded: {error}") from None
-    try:
-        function = getattr(library, job.entry)
-    except AttributeError:
-        raise LaunchRefused(Status.ENTRY_NOT_FOUND, f"the artifact has no function '{job.entry}'") from None
+    function = getattr(library, job.entry, None)
+    if function is None:
+        raise LaunchRefused(Status.ENTRY_NOT_FOUND, f"the artifact has no function '{job.entry}'")
     function.restype = None
     dtypes = [tensor.dtype for tensor in job.inputs]
 

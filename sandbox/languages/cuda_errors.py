@@ -13,28 +13,22 @@ RUNTIME = "libcudart.so"
 TakeError = Callable[[], str]
 
 
-def none() -> str:
-    """For a kernel whose runtime can't be asked."""
-    return ""
-
-
 def of_library(library: ctypes.CDLL) -> TakeError:
-    """A function that returns the library's own last error as "name: text", or "", and clears it."""
-    try:
-        take = getattr(library, SYMBOL)
-    except AttributeError:
-        return none
+    """A function that returns the library's own last error as "name: text", or "", and clears it; `str` where that can't be asked."""
+    take = getattr(library, SYMBOL, None)
+    if take is None:
+        return str
     take.restype, take.argtypes = ctypes.c_char_p, []
     return lambda: (take() or b"").decode("ascii", "replace")
 
 
 def of_shared_runtime() -> TakeError:
-    """The same for the runtime that this process has loaded, as torch does; `none` where it has loaded none."""
+    """The same for the runtime that this process has loaded, as torch does; `str` where it has loaded none."""
     with suppress(OSError):
         loaded = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if RUNTIME in line}
         for path in sorted(library for library in loaded if os.path.basename(library).startswith(RUNTIME)):
             return _of_runtime(ctypes.CDLL(path))
-    return none
+    return str
 
 
 def of_any(takers: Iterable[TakeError]) -> TakeError:

@@ -23,7 +23,7 @@ from sandbox.languages import cuda_errors, python_build, python_extensions, pyth
 from sandbox.languages.python_module import ready
 from sandbox.launch import objects
 from sandbox.launch.constant_weights import Constant, ConstantWeights
-from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
+from sandbox.launch.loop import Bound, LaunchRefused, Loaded
 from sandbox.protocol import box_modules, python_archive, pytree, wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Status

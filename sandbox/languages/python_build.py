@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from sandbox.compilers import nvcc
-from sandbox.compilers.build_result import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
+from sandbox.compilers.steps import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, BuildAttempt, spoiled
 from sandbox.languages.python_module import SIMULATOR, ModuleDirectory, NoMainFile, choose_main, entries, names_extensions
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import read_left

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sandbox.compilers.headers import FULL, Headers, torch_directory, torch_include_dirs
 from sandbox.devices import Arena
 from sandbox.languages import cuda_errors, python_extensions
-from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
+from sandbox.launch.loop import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, pytree, wire
 from sandbox.protocol.box_modules import box_module
 from sandbox.protocol.devices import device_info

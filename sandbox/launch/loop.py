@@ -1,4 +1,7 @@
-"""Does what the gate asks for: places a kernel, launches it, replies.  Shared by the untrusted runner and the trusted baseline."""
+"""A kernel after loading, and the loop that does what the gate asks for: places it, launches it, replies.
+
+Shared by the untrusted runner and the trusted baseline.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sandbox.devices import Arena, Device, DeviceFault
-from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
+from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, Answer, Call, Gate, Operation, Status
 
 ITEM_BYTES = (2, 4, 8)
@@ -20,6 +23,49 @@ OBSERVED = (Operation.OBSERVE, Operation.OBSERVE_KERNELS)
 TIMED = (Operation.CALL, Operation.NULL, Operation.FLOOR, *OBSERVED)  # inside the judge's clock
 Observe = Callable[[Callable[[], object], bool], str]
 Profile = Callable[[Callable[[], object]], None]
+
+
+class LaunchRefused(Exception):
+    """The submission's own code failed in a way that has a name: what goes into the answer's status and message."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A kernel with its arguments. launch() is one launch; where it returns its outputs, finish() moves them to where the judge looks.
+    blank(), there when the call asks for it, moves as much that holds nothing."""
+
+    launch: Callable[[], object]
+    finish: Callable[[object], None] | None = None
+    blank: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A kernel, ready. bind(call) places its arguments, outside of anybody's time. take_error() returns the last error of its CUDA runtime
+    as "name: text", or "", and clears it. own_operators: torch's names, such as `mine::scale.out`, for operators that the artifact defines.
+    fills: torch can fill what the kernel allocates. libraries(): what it was loaded from, by now."""
+
+    bind: Callable[[Call], Bound]
+    uses_torch: bool
+    take_error: Callable[[], str] = str
+    own_operators: frozenset[str] = frozenset()
+    fills: bool = True
+    libraries: Callable[[], Sequence[ctypes.CDLL]] = tuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerSetup:
+    """Parts of a run, for an instrument: load() loads the kernel from the artifact, and is the first place where untrusted code runs."""
+
+    load: Callable[[], Loaded]
+    artifact_fd: int
+    job: wire.RunnerJob
+    arena: Arena
+    device: Device
 
 
 @dataclass(slots=True)
@@ -63,11 +109,14 @@ def serve(
                         placed = None  # first: what it holds may lie where the next is to be
                         gc.collect(0)
                         call = gate.call()
-                        placed = _place(call, kernels, device)
+                        kernel = kernels[call.variant]
+                        if kernel.uses_torch and not device.STIR_POISONS:
+                            _poison_allocations(call.poison and kernel.fills)
+                        placed = _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call))
                         if call.seed:
                             random.seed(call.seed)
                             sizes = tuple(math.prod(slot.shape) * width for slot in call.outputs for width in ITEM_BYTES)
-                            device.stir(call.seed, placed.kernel.uses_torch, sizes, placed.kernel.libraries())
+                            device.stir(call.seed, kernel.uses_torch, sizes, kernel.libraries())
                     case Operation.FLOOR:
                         device.finish(arena, last)
                         device.launch_null()
@@ -78,10 +127,10 @@ def serve(
                         continue
                     case Operation.CALL | Operation.NULL if placed is not None and not placed.call.poison:
                         placed.bind(gate)
-                        for index, kernel in enumerate(placed.bound):
+                        for index, bound in enumerate(placed.bound):
                             if index:
                                 device.hold(arena, last + index)
-                            _start(operation, (kernel,), device)
+                            _start(operation, (bound,), device)
                             device.finish(arena, last + index)
                         device.hold(arena, last + len(placed.bound))  # so that no run is the last
                         gate.say_launched(last)
@@ -118,13 +167,6 @@ def failure(error: Exception, device: Device) -> Answer:
         return Answer(status=Status.DEVICE_FAULT, message=f"{fault.code}: {error}")
     message = f"{type(error).__name__}: {error}"
     return Answer(status=Status.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else Status.RAISED, message=message)
-
-
-def _place(call: Call, kernels: Mapping[int, Loaded], device: Device) -> _Placed:
-    kernel = kernels[call.variant]
-    if kernel.uses_torch and not device.STIR_POISONS:
-        _poison_allocations(call.poison and kernel.fills)
-    return _Placed(kernel, call, [] if call.late_scalars else _bound(kernel, call))
 
 
 def _bound(kernel: Loaded, call: Call) -> list[Bound]:

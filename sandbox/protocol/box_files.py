@@ -1,8 +1,10 @@
-"""Files by which a box and the server talk: results in {out}, the names of those of profile mode, and the pipes of a waiting box."""
+"""Files by which a box and the server talk: results in {out}, the names of those of profile mode, and the pipes of a waiting box; and
+the names of what Triton compiles for both."""
 
 from __future__ import annotations
 
 import os
+import platform
 import stat
 from pathlib import Path
 
@@ -31,3 +33,9 @@ def leave(out_dir: Path, name: str, content: bytes) -> None:
     (out_dir / name).unlink(missing_ok=True)
     with open(os.open(out_dir / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
         file.write(content)
+
+
+def fix_triton_key() -> None:
+    """Let `platform.architecture()` of this process ask no program `file`; call it before triton is used. Triton finds what it has
+    compiled by this answer, too: a judge compiles for boxes, and a build box for a run box, and only one of them may have `file`."""
+    platform.architecture = lambda *arguments, **named: ("64bit", "ELF")

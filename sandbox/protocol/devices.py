@@ -72,11 +72,7 @@ class DeviceInfo:
 
 
 DEVICES: Mapping[DeviceKind, DeviceInfo] = {
-    DeviceKind.EMULATED: DeviceInfo(
-        implementation="sandbox.devices.emulated:EmulatedDevice",
-        torch_device="cpu",
-        emulates_cuda=True,
-    ),
+    DeviceKind.EMULATED: DeviceInfo(implementation="sandbox.devices.emulated:EmulatedDevice", torch_device="cpu", emulates_cuda=True),
     DeviceKind.CUDA: DeviceInfo(
         implementation="sandbox.devices.cuda:CudaDevice",
         compiler="sandbox.compilers.nvcc",

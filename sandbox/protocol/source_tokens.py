@@ -14,12 +14,7 @@ from dataclasses import dataclass
 COMMENT, KEYWORD, STRING, NUMBER, FUNCTION, DIRECTIVE = "t-c", "t-k", "t-s", "t-n", "t-f", "t-p"
 _NUMBER = r"\.?[0-9](?:[eEpP][+-]|'?[0-9A-Za-z_.])*+"
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_C_WORDS = _words(
+_C_WORDS = (
     "alignas alignof asm auto bool break case catch char class concept const const_cast constexpr continue decltype default delete do "
     "double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept "
     "nullptr operator private protected public register reinterpret_cast requires return short signed sizeof static static_assert "
@@ -28,7 +23,7 @@ _C_WORDS = _words(
     "__half2 __nv_bfloat16 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t threadIdx blockIdx blockDim gridDim "
     "warpSize"
 )
-_PYTHON_WORDS = _words(
+_PYTHON_WORDS = (
     "False None True and as assert async await break class continue def del elif else except finally for from global if import in is "
     "lambda nonlocal not or pass raise return try while with yield match case self"
 )
@@ -53,7 +48,7 @@ C = Grammar(
         rf"|(?P<word>[A-Za-z_][A-Za-z0-9_]*+)|(?P<number>{_NUMBER})",
         re.MULTILINE,
     ),
-    _C_WORDS,
+    frozenset(_C_WORDS.split()),
 )
 PYTHON = Grammar(
     re.compile(
@@ -62,12 +57,9 @@ PYTHON = Grammar(
         rf"|(?P<word>[A-Za-z_][A-Za-z0-9_]*+)|(?P<number>{_NUMBER})",
         re.MULTILINE,
     ),
-    _PYTHON_WORDS,
+    frozenset(_PYTHON_WORDS.split()),
 )
-_GRAMMARS: Mapping[str, Grammar] = {
-    **dict.fromkeys(("cu", "cuh", "c", "cc", "cpp", "cxx", "h", "hpp"), C),
-    "py": PYTHON,
-}
+_GRAMMARS: Mapping[str, Grammar] = {**dict.fromkeys(("cu", "cuh", "c", "cc", "cpp", "cxx", "h", "hpp"), C), "py": PYTHON}
 _OF_GROUP = {"comment": COMMENT, "string": STRING, "directive": DIRECTIVE, "number": NUMBER}
 
 

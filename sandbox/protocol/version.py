@@ -10,14 +10,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-PARTS = (
-    "protocol/wire.py",
-    "protocol/gate.py",
-    "protocol/box_files.py",
-    "launch/loop.py",
-    "runner/run.py",
-    "builder/build.py",
-)
+PARTS = ("protocol/wire.py", "protocol/gate.py", "protocol/box_files.py", "launch/loop.py", "runner/run.py", "builder/build.py")
 DIGITS = 16
 
 

@@ -18,13 +18,11 @@ from pathlib import Path
 
 from sandbox import devices
 from sandbox.languages import implementation
-from sandbox.launch.kernel import RunnerSetup
-from sandbox.launch.loop import failure, serve
+from sandbox.launch.loop import RunnerSetup, failure, serve
 from sandbox.protocol import box_modules
-from sandbox.protocol.box_files import GO, READY, WAIT
+from sandbox.protocol.box_files import GO, READY, WAIT, fix_triton_key
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Answer, Gate, Status, Templates, receive_job, socket_address
-from sandbox.protocol.triton_key import fix_triton_key
 from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe
 

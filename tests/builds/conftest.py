@@ -17,7 +17,7 @@ LOADER = f"""
 import dataclasses, json, os, sys, tempfile
 sys.path.insert(0, {str(ROOT)!r})
 from sandbox.protocol import wire
-from sandbox.launch.kernel import LaunchRefused
+from sandbox.launch.loop import LaunchRefused
 from sandbox.languages import python
 from sandbox.protocol.gate import Call, Operation, Slot
 import torch

@@ -11,8 +11,8 @@ import pytest
 
 from sandbox.builder import build
 from sandbox.compilers import steps
-from sandbox.compilers.build_result import IMPORT_FAILED
 from sandbox.compilers.headers import Headers
+from sandbox.compilers.steps import IMPORT_FAILED
 from sandbox.languages import cuda
 from sandbox.protocol import elf, wire
 

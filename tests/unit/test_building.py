@@ -18,7 +18,7 @@ from grader.grading.pipeline import FALLBACK_LIMIT_CHARS, NOTE_LIMIT_BYTES, _bui
 from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason
 from grader.model import Lease, SourceFile
-from sandbox.compilers import build_result, steps
+from sandbox.compilers import steps
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BoxCause, BuildOutcome
 from tests import fakes
@@ -62,11 +62,11 @@ def test_a_broken_builder_is_our_fault(code: int) -> None:
 
 def test_both_sides_know_the_builders_exit_codes() -> None:
     """They share no module."""
-    said = {getattr(build_result, name): name for name in ("UNSUPPORTED", "ENTRY_NOT_FOUND", "IMPORT_FAILED")}
-    assert said == pipeline.BUILD_REASONS and build_result.REJECTED == pipeline.COMPILER_REJECTED
-    assert build_result.BROKEN in pipeline.BUILDER_BROKEN
-    assert not pipeline.BUILDER_BROKEN & {build_result.BUILT, build_result.REJECTED, *said}
-    assert build_result.IMPORT_FAILED not in pipeline.CACHEABLE_EXIT_CODES >= {build_result.UNSUPPORTED, build_result.REJECTED}
+    said = {getattr(steps, name): name for name in ("UNSUPPORTED", "ENTRY_NOT_FOUND", "IMPORT_FAILED")}
+    assert said == pipeline.BUILD_REASONS and steps.REJECTED == pipeline.COMPILER_REJECTED
+    assert steps.BROKEN in pipeline.BUILDER_BROKEN
+    assert not pipeline.BUILDER_BROKEN & {steps.BUILT, steps.REJECTED, *said}
+    assert steps.IMPORT_FAILED not in pipeline.CACHEABLE_EXIT_CODES >= {steps.UNSUPPORTED, steps.REJECTED}
 
 
 # -- the builder's note --------------------------------------------------------------------------------------------------

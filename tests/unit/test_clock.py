@@ -19,8 +19,7 @@ from sandbox.devices import clock as clock_module
 from sandbox.devices.clock import FUNCTIONS, NON_BLOCKING, NativeClock, RunCopies, TrainTime, WaitEnd
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.runner_link import RunnerLink
-from sandbox.launch.kernel import Bound, Loaded
-from sandbox.launch.loop import serve
+from sandbox.launch.loop import Bound, Loaded, serve
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, GATE_BYTES, Call, Gate, Operation, create_sealed
 from tests import fakes

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.launch.kernel import LaunchRefused
+from sandbox.launch.loop import LaunchRefused
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Slot, Status
 from tests.collection import AFTER_COLLECTION

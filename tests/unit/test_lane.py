@@ -27,8 +27,7 @@ from sandbox.devices import Arena
 from sandbox.devices.clock import RunCopies, TrainTime
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
-from sandbox.launch.kernel import Bound, LaunchRefused, Loaded
-from sandbox.launch.loop import serve
+from sandbox.launch.loop import Bound, LaunchRefused, Loaded, serve
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Gate, Operation, Status, receive_job
 from sandbox.protocol.version import VERSION
@@ -626,7 +625,7 @@ def test_a_hidden_workload_is_never_profiled() -> None:
 
 
 def test_a_report_has_the_versions_of_what_every_host_has() -> None:
-    versions = environment(EmulatedDevice(), {}).versions
+    versions = environment(EmulatedDevice()).versions
     expected = {"kernel": platform.release(), "python": platform.python_version(), "torch": str(torch.__version__)}
     assert versions.items() >= expected.items()
     assert versions["os"] and versions["cpu"] and versions["numpy"] and all(versions.values())

@@ -12,8 +12,7 @@ import pytest
 from sandbox.devices import Arena
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.runner_link import RunnerLink
-from sandbox.launch.kernel import Bound, Loaded
-from sandbox.launch.loop import serve
+from sandbox.launch.loop import Bound, Loaded, serve
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, GATE_BYTES, Call, Gate, Operation, Status, create_sealed
 from tests import fakes

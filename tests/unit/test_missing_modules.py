@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.builder.python_import import missing_module
-from sandbox.compilers.build_result import IMPORT_FAILED, UNSUPPORTED
+from sandbox.compilers.steps import IMPORT_FAILED, UNSUPPORTED
 
 OWN = ("submission", "kernels", "pkg", "pkg.more", "task", "utils")
 FILES = f"the files can be imported as {', '.join(OWN)}"

@@ -10,8 +10,7 @@ import pytest
 
 from sandbox.devices import Arena
 from sandbox.languages import torch_extension
-from sandbox.launch.kernel import LaunchRefused
-from sandbox.launch.loop import _poison_allocations
+from sandbox.launch.loop import LaunchRefused, _poison_allocations
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Slot, Status
 from tests.collection import AFTER_COLLECTION

@@ -7,8 +7,7 @@ import pytest
 
 from sandbox.devices import DeviceFault
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.launch.kernel import Bound, Loaded
-from sandbox.launch.loop import Observe, serve
+from sandbox.launch.loop import Bound, Loaded, Observe, serve
 from sandbox.protocol.gate import FINE, GATE_BYTES, Call, Gate, Operation, Status, create_sealed
 
 ILLEGAL = 700

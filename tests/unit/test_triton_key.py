@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 KEY = "import platform; {fix}print(','.join(platform.architecture()))"
-FIX = "from sandbox.protocol.triton_key import fix_triton_key; fix_triton_key(); "
+FIX = "from sandbox.protocol.box_files import fix_triton_key; fix_triton_key(); "
 
 
 def architecture(place: Path, *, says: str | None, fixed: bool) -> str:

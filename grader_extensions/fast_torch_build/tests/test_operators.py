@@ -39,7 +39,7 @@ import json, os, sys
 sys.path.insert(0, {str(ROOT)!r})
 import torch
 from sandbox.languages import torch_extension
-from sandbox.launch.kernel import LaunchRefused
+from sandbox.launch.loop import LaunchRefused
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Call, Operation, Slot
 from sandbox.runner.observe import observe

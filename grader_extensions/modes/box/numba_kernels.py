@@ -23,7 +23,7 @@ from typing import Any
 from grader_extensions.emulated_cuda import emulated_numba, emulated_torch
 from grader_extensions.modes.box import numba_ptx
 from sandbox.compilers import nvcc
-from sandbox.compilers.build_result import BUILT
+from sandbox.compilers.steps import BUILT
 from sandbox.languages import python_extensions, python_module, python_stubs
 from sandbox.protocol import wire
 

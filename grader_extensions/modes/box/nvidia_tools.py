@@ -20,8 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from sandbox.devices import Device
-from sandbox.launch.kernel import Loaded, RunnerSetup
-from sandbox.launch.loop import Profile
+from sandbox.launch.loop import Loaded, Profile, RunnerSetup
 from sandbox.protocol import box_files, wire
 from sandbox.protocol.box_files import NSIGHT, leave, read_left
 from sandbox.protocol.wire import ToolOutcome

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.devices import Device
-from sandbox.launch.kernel import Loaded, RunnerSetup
-from sandbox.launch.loop import Profile
+from sandbox.launch.loop import Loaded, Profile, RunnerSetup
 from sandbox.protocol import box_files, wire
 from sandbox.protocol.box_files import leave
 from sandbox.protocol.wire import ToolOutcome

@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from sandbox.compilers.build_result import BUILT
+from sandbox.compilers.steps import BUILT
 from sandbox.protocol import wire
 
 pytestmark = [

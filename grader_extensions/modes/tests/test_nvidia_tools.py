@@ -8,7 +8,7 @@ import pytest
 
 from grader_extensions.modes.box import nvidia_tools, torch_profile
 from grader_extensions.modes.box.torch_profile import KIND_LIMIT, _launches_in, logged
-from sandbox.launch.kernel import Loaded
+from sandbox.launch.loop import Loaded
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 
