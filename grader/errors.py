@@ -50,8 +50,8 @@ class GraderError(Exception):
     @classmethod
     def fields(cls) -> tuple[str, ...]:
         """Return the names of the fields that travel as texts, in their order."""
-        names = (field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
-        return tuple(name for name in names if cls.code and name != "violations")
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        return tuple(field.name for field in fields if cls.code and field.name != "violations")
 
 
 class CallRefused(GraderError):

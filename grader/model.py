@@ -211,7 +211,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """A figure that boards compare, with its 95 % confidence interval."""
+    """A figure, such as that which boards compare, with its 95 % confidence interval."""
 
     value: float
     low: float

@@ -69,10 +69,9 @@ def check_key(key: str, address: str, *, tls: bool, plain_text: bool) -> None:
 
 def explain(detail: str, *, tls: bool, answered: bool = False) -> str:
     """Explain gRPC's words, which are for its authors; return them where they are not known. answered: the server did, before this."""
-    for signs in (_TLS if tls else {}, _ANY):
-        for sign, sentence in signs.items():
-            if sign in detail:
-                return sentence
+    for sign, sentence in ((_TLS | _ANY) if tls else _ANY).items():
+        if sign in detail:
+            return sentence
     if "Socket closed" in detail:
         if answered:
             return "it closed the connection, as a server does that stops"

@@ -30,18 +30,11 @@ PAUSE_FIRST_S, PAUSE_MOST_S, PAUSE_GROWTH = 0.5, 5.0, 1.5
 UNREPORTED_S = 1.0  # a shorter absence is not worth a line
 SEEN_LIMIT = 1000  # revisions that a server takes
 
+# UNAVAILABLE is the one code that clients retry (AIP-194).
+_RETRIES = {"maxAttempts": 5, "initialBackoff": "0.2s", "maxBackoff": "2s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
 _SERVICE_CONFIG = {
     "methodConfig": [
-        {
-            "name": [{"service": "grader.v1.GraderService"}],
-            "retryPolicy": {
-                "maxAttempts": 5,
-                "initialBackoff": "0.2s",
-                "maxBackoff": "2s",
-                "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],  # the one code that clients retry (AIP-194)
-            },
-        },
+        {"name": [{"service": "grader.v1.GraderService"}], "retryPolicy": _RETRIES},
         # Resumed here, after what was seen.
         {"name": [{"service": "grader.v1.GraderService", "method": method} for method in ("WatchSubmission", "WatchSubmissions")]},
     ]

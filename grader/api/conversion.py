@@ -1,4 +1,4 @@
-"""Dataclasses to protobuf messages and enums, field by field of the message.  Pure.
+"""Dataclasses to protobuf messages and enums, field by field of the message; and messages to JSON for programs.  Pure.
 
 A field takes the attribute of its name. Times become `Timestamp`, `x_ns` and `x_s` become the `Duration` `x_duration`, `x_id` becomes the
 full name of a resource, and nested dataclasses become nested messages. None leaves a field unset.
@@ -7,16 +7,19 @@ full name of a resource, and nested dataclasses become nested messages. None lea
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc import error_details_pb2  # noqa: F401  Submission.error holds details of its types; JSON is written only of loaded ones
 
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name
 
@@ -56,6 +59,18 @@ def to_message(kind: type[M], *sources: object, omit: frozenset[str] = frozenset
     row = _attributes(kind.DESCRIPTOR, tuple(type(source) for source in sources), frozenset(values))
     shown = ((field, convert(_value(sources[index], path))) for field, index, path, convert in row if path[0] not in omit)
     return kind(**values, **dict(shown))
+
+
+def to_data(message: Message) -> dict[str, Any]:
+    """Convert a message to what JSON is written of: proto field names, enums by name, 64-bit integers as strings. TypeError or
+    SerializeToJsonError where it holds a type that is not known here."""
+    data: dict[str, Any] = json_format.MessageToDict(message, preserving_proto_field_name=True)
+    return data
+
+
+def to_text(data: dict[str, Any], *, indent: int | None = None) -> str:
+    """The JSON, on one line where there is no indent. Keys are sorted, so that the same message gives the same bytes."""
+    return json.dumps(data, sort_keys=True, indent=indent, separators=(",", ":") if indent is None else None)
 
 
 def duration(duration_ns: float | None) -> Duration | None:

@@ -35,7 +35,7 @@ from grader.rules.disclosure import Exposure, Redactor, omitted
 from grader.rules.quotas import QuotaUse
 from grader.v1 import grader_service_pb2, problem_pb2, report_pb2, submission_pb2
 from grader.verdict.compiler_diagnostics import compiler_diagnostics
-from grader.verdict.median_interval import median_interval
+from grader.verdict.scores import median_interval
 from grader.verdict.timing_audit import bandwidth_share, peak_share
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, without_model

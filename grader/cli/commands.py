@@ -13,17 +13,7 @@ from typer.core import TyperGroup
 
 from grader import extensions
 from grader.cli.exits import Exit
-from grader.cli.options import (
-    EXAMPLES,
-    EXIT_CODES,
-    GRADE,
-    HERE,
-    LIST_EXAMPLES,
-    PROBLEMS,
-    RESULTS,
-    SERVERS,
-    SUBMIT_EXAMPLES,
-)
+from grader.cli.options import EXAMPLES, EXIT_CODES, GRADE, HERE, LIST_EXAMPLES, PROBLEMS, RESULTS, SERVERS, SUBMIT_EXAMPLES
 from grader.cli.output import did_you_mean, print_note
 from grader.cli.server_choice import GraderTyper
 from grader.extensions import PACKAGE, CliCommand, CliGroup

@@ -71,8 +71,7 @@ def _table(findings: list[HostFinding]) -> Table:
     table = Table("", "", "", "", box=None, show_header=False, pad_edge=False)
     for entry in findings:
         mark = Text("yes", style="green") if entry.usable else Text("no", style="red")
-        detail = plain(one_line(entry.detail, most_chars=1000))
-        table.add_row(entry.kind, entry.name, mark, detail)
+        table.add_row(entry.kind, entry.name, mark, plain(one_line(entry.detail, most_chars=1000)))
         for note in (*entry.warnings, *((f"do: {entry.remedy}",) if entry.remedy else ())):
             table.add_row("", "", "", plain(one_line(note, most_chars=1000), "yellow"))
     return table

@@ -26,11 +26,6 @@ def load(module: str, *extras: str, remedy: str = "") -> ModuleType:
     return import_module(module)
 
 
-def own_server(*, reads_only: bool = False) -> ModuleType:
-    """Load `grader/cli/own_server.py`. reads_only: the server will grade nothing, so that it needs no PyTorch."""
-    return load("grader.cli.own_server", "server", *(() if reads_only else ("judge",)), remedy=OTHER_SERVER)
-
-
 class CommandModule:
     """A module with commands that need extras. It is loaded when an attribute is used for the first time."""
 

@@ -37,8 +37,7 @@ _NO_KEY_CAME = (
 
 async def login(
     named: Annotated[
-        str | None,
-        typer.Option("--server", metavar="HOST:PORT", envvar="GRADER_SERVER", help="The server; over TLS as for all commands."),
+        str | None, typer.Option("--server", metavar="HOST:PORT", envvar="GRADER_SERVER", help="The server; over TLS as for all commands.")
     ] = None,
     ca: Annotated[
         Path | None,
@@ -73,8 +72,7 @@ async def login(
         caller = await client.get_caller()
     store.put(named, credential if caller.key_id else replace(credential, key=""), default=True)  # no key is kept that is of no use
     print_line(described(address, caller))
-    text = f"stored in {store.path}; this is the default server now: commands use it unless --server or --local is given"
-    print_note(text)
+    print_note(f"stored in {store.path}; this is the default server now: commands use it unless --server or --local is given")
     if os.environ.get("GRADER_SERVER", named) != named:
         print_note("GRADER_SERVER is set, and goes before the default server", "yellow")
     if os.environ.get("GRADER_KEY"):

@@ -57,8 +57,7 @@ StateDir = Annotated[
     ),
 ]
 OfServer = Annotated[
-    str | None,
-    typer.Option("--server", metavar="HOST:PORT", envvar="GRADER_SERVER", help="The server. Default: the default server."),
+    str | None, typer.Option("--server", metavar="HOST:PORT", envvar="GRADER_SERVER", help="The server. Default: the default server.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print protobuf JSON with proto field names, and nothing else, on stdout.")]
 SandboxOption = Annotated[

@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from grader.api import stable_json
+from grader.api import conversion
 from grader.cli.exits import GraderFailed
 from grader.views.sanitize import escape_unprintable, one_line
 
@@ -40,8 +40,7 @@ def stderr_console() -> Console:
 
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else PIPE_WIDTH
-    return _Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=width)
+    return _Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=None if stream.isatty() else PIPE_WIDTH)
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -109,6 +108,6 @@ def print_json(message: Message) -> None:
 def json_text(message: Message) -> str:
     """The JSON of a message; control characters come out as JSON escapes. Raises GraderFailed."""
     try:
-        return stable_json.to_text(stable_json.to_data(message), indent=2)
+        return conversion.to_text(conversion.to_data(message), indent=2)
     except (TypeError, json_format.SerializeToJsonError) as error:  # a detail of a type that is not known here, a time of no calendar
         raise GraderFailed(f"the server sent what can't be written as JSON: {error}; use a grader-cli of its version") from None

@@ -17,18 +17,12 @@ from grader.cli.session import ServerRequirement, Target, problem_roots
 from grader.config import Settings, state_directory
 from grader.isolation import IsolationBroken
 from grader.observability.log import TRACEBACKS
-from grader.problems.store import Problems
 from grader.server.running import embedded
 from grader.views.sanitize import one_line
 
 LOG_NAME = "grader-cli.log"
 _LOG_LIMIT_BYTES = 4 * 1024 * 1024
 _DRAIN_S = 2.0  # what else was in the queue goes back to it
-
-
-def problem_id(path: Path) -> str:
-    """The id of the problem at a path. ProblemInvalid if its files are wrong."""
-    return Problems().add(path).problem_id
 
 
 @asynccontextmanager

@@ -196,8 +196,7 @@ def starter_text(problem: problem_pb2.Problem, language: str) -> str:
         reference="",
         convention=convention,
     )
-    signature = one_line(problem.cuda_signature, most_chars=10_000)
-    return starter_files.starter(spec, language, cuda=signature, title=one_line(problem.title))
+    return starter_files.starter(spec, language, cuda=one_line(problem.cuda_signature, most_chars=10_000), title=one_line(problem.title))
 
 
 def _identifier(name: str) -> str:

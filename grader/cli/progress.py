@@ -164,8 +164,7 @@ class GradingStages:
                 lines += self._built(event.build, now_s)
             case "load":
                 outcome = formatting.words(event.load, "outcome")
-                loaded = event.load.outcome == report_pb2.LOAD_OUTCOME_LOADED
-                self._stage.detail, self._failure = (outcome, "") if loaded else ("", outcome)
+                self._stage.detail, self._failure = (outcome, "") if event.load.outcome == report_pb2.LOAD_OUTCOME_LOADED else ("", outcome)
             case "trial":
                 if event.trial.outcome == report_pb2.TRIAL_OUTCOME_PASSED:
                     self._stage.trial_count += max(event.trial.run_count, 1)
@@ -227,8 +226,7 @@ class GradingStages:
         words = formatting.words(build, "outcome")
         words += ", with torch's own headers" if build.fallback else ""
         words += ", cached" if build.cached else ""
-        built = build.outcome == report_pb2.BUILD_OUTCOME_BUILT
-        self._stage.detail, self._failure = (words, "") if built else ("", words)
+        self._stage.detail, self._failure = (words, "") if build.outcome == report_pb2.BUILD_OUTCOME_BUILT else ("", words)
         return lines + self._end(now_s)
 
     def _moved(self, submission: submission_pb2.Submission, now_s: float) -> list[str]:

@@ -23,16 +23,13 @@ from grader.views.workload_rows import step_times, workload_rows
 _AGAIN = "Submit it again; 'grader-cli doctor' looks for causes on this machine."
 _CHECK = f"'grader-cli problems check PATH', a command of {PACKAGE}, says what is wrong with it."
 _REMEDIES = {ProblemBroken.reason: f"Its problem must be fixed first: {_CHECK}"}
-_LAUNCHES_SHOWN, _FINDINGS_SHOWN, _LINES_SHOWN = 12, 10, 12
-_DETAIL_CHARS = 400
+_LAUNCHES_SHOWN, _FINDINGS_SHOWN, _LINES_SHOWN, _DETAIL_CHARS = 12, 10, 12, 400
 _TOOL_STYLES = {
     report_pb2.PROFILE_TOOL_OUTCOME_RAN: "green",
     report_pb2.PROFILE_TOOL_OUTCOME_FAILED: "red",
     report_pb2.PROFILE_TOOL_OUTCOME_UNAVAILABLE: "yellow",
 }
-_LOG_CHARS = 16_000
-_OUTPUT_CHARS = 4_000
-_SUMMARY_CHARS = 2_000
+_LOG_CHARS, _OUTPUT_CHARS, _SUMMARY_CHARS = 16_000, 4_000, 2_000
 STEP_BAR_WIDTH, _STEP_STYLES = 60, ("cyan", "magenta", "yellow", "green", "blue", "red")
 _REMARK_CHARS = 2000  # a declaration of an entry with every size is long
 
@@ -59,13 +56,6 @@ def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
         yield Text("note: its sources are kept no longer, so it can't be run again; verdict, score and report stay", style="yellow")
 
 
-def headline(report: report_pb2.Report) -> Text:
-    """Verdict and reason."""
-    accepted = report.verdict == report_pb2.VERDICT_ACCEPTED
-    line = Text(formatting.verdict_name(report), style="bold green" if accepted else "bold red")
-    return line + plain(f"  {one_line(report.reason)}") if report.reason and report.reason != formatting.verdict_name(report) else line
-
-
 def score(submission: submission_pb2.Submission) -> str:
     """Return a ranked submission's score with its interval; "" of every other."""
     if not submission.HasField("score"):
@@ -75,7 +65,9 @@ def score(submission: submission_pb2.Submission) -> str:
 
 
 def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> Iterator[RenderableType]:
-    yield headline(report)
+    verdict = formatting.verdict_name(report)
+    line = Text(verdict, style="bold green" if report.verdict == report_pb2.VERDICT_ACCEPTED else "bold red")
+    yield line + plain(f"  {one_line(report.reason)}") if report.reason not in ("", verdict) else line
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
     if report.cached_from:
         yield plain(f"cached: the result of {one_line(report.cached_from)}, which is identical", "yellow")
@@ -90,7 +82,9 @@ def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> I
         yield from _section([_workloads(report)])
         if report.rule:
             yield plain(f"right is: {one_line(report.rule, most_chars=_REMARK_CHARS)}", "dim")
-        yield from _section(_wrong_elements([element for trial in report.trials for element in trial.wrong_elements]))
+        if elements := [formatting.wrong_element(element) for trial in report.trials for element in trial.wrong_elements]:
+            headings = ("expected", "actual", "may differ by")
+            yield from _section([text_table(("element", *headings), elements, right=headings, title="The first wrong elements")])
     yield from _section(render_times(report.measurements, report.environment.ceilings))
     for speedup in report.speedups:
         yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {formatting.ratio(speedup)}")
@@ -124,12 +118,6 @@ def _workloads(report: report_pb2.Report) -> Table:
         if row.message:
             rows.append(("", row.message))
     return text_table(("workload", "result", *headings), rows, right=headings, title="Workloads")
-
-
-def _wrong_elements(elements: Sequence[report_pb2.WrongElement]) -> Iterator[Table]:
-    headings, rows = ("expected", "actual", "may differ by"), list(map(formatting.wrong_element, elements))
-    if rows:
-        yield text_table(("element", *headings), rows, right=headings, title="The first wrong elements")
 
 
 def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Iterator[RenderableType]:

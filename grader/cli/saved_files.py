@@ -123,8 +123,7 @@ def _write_new(directory: int, path: PurePosixPath, content: bytes, out: Path) -
 def _holds(directory: int, name: str, content: bytes) -> bool:
     """Compare a plain file with these bytes, without following a link or waiting for a pipe."""
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-        with os.fdopen(descriptor, "rb") as file:
+        with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory), "rb") as file:
             return file.read(len(content) + 1) == content
     except OSError:
         return False

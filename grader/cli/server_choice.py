@@ -53,8 +53,7 @@ class ServerCommand(TyperCommand):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        places = [place for place, parameter in enumerate(self.params) if parameter.name == "server"]
-        for place in places:
+        for place in [place for place, parameter in enumerate(self.params) if parameter.name == "server"]:
             self.params.insert(place + 1, _local_option())
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -63,8 +62,7 @@ class ServerCommand(TyperCommand):
             rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:
             if (match := _NOT_A_CHOICE.search(error.message)) is not None:
-                choices = re.findall(r"'([^']*)'", match["choices"])
-                error.message = match[0] + did_you_mean(match["word"], choices)
+                error.message = match[0] + did_you_mean(match["word"], re.findall(r"'([^']*)'", match["choices"]))
             raise
         if "local" in ctx.params and not ctx.resilient_parsing:
             _choose(ctx, local=ctx.params["local"])
@@ -87,8 +85,7 @@ def _choose(ctx: Any, *, local: bool) -> None:
     if server:
         ctx.params["server"] = server
         if sys.stderr.isatty():
-            text = f"server: {one_line(server)} (the default, from `grader-cli login`; --local does without)"
-            print_note(text, "dim")
+            print_note(f"server: {one_line(server)} (the default, from `grader-cli login`; --local does without)", "dim")
 
 
 @functools.cache

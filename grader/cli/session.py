@@ -100,7 +100,7 @@ def dial(
 
 
 def _own(target: Target, need: ServerRequirement) -> AbstractAsyncContextManager[GraderClient]:
-    opened: AbstractAsyncContextManager[GraderClient] = extras.own_server(reads_only=need is ServerRequirement.READ).own_server(
-        target, need
-    )
+    needed = ("server",) if need is ServerRequirement.READ else ("server", "judge")  # one that grades nothing needs no PyTorch
+    own_server = extras.load("grader.cli.own_server", *needed, remedy=extras.OTHER_SERVER).own_server
+    opened: AbstractAsyncContextManager[GraderClient] = own_server(target, need)
     return opened

@@ -136,9 +136,8 @@ async def list_command(
 
 def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict[str, str]) -> Table:
     """A row for each submission, without columns that are empty. speedups: in words, by name, of those without a score."""
-    ids = short_ids([resource_id(SUBMISSIONS, submission.name) for submission in submissions])
     columns = {
-        "id": ids,
+        "id": short_ids([resource_id(SUBMISSIONS, submission.name) for submission in submissions]),
         "user": [submission.user for submission in submissions],
         "problem": [resource_id(PROBLEMS, submission.problem) for submission in submissions],
         "competition": [resource_id(COMPETITIONS, submission.competition) for submission in submissions],
@@ -185,8 +184,7 @@ async def _speedups(client: GraderClient, submissions: Sequence[submission_pb2.S
 async def show_command(
     name: Name,
     source: Annotated[
-        bool,
-        typer.Option("--source", help="Print the sources instead. Several files are printed with a line '==> PATH <==' before each."),
+        bool, typer.Option("--source", help="Print the sources instead. Several files are printed with a line '==> PATH <==' before each.")
     ] = False,
     log: Annotated[bool, typer.Option("--log", help="Print what the compiler and the kernel printed instead.")] = False,
     files: Annotated[

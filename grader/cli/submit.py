@@ -98,8 +98,7 @@ async def submit(
         message = build_submission(files, order)
         message.parent = await whole_name(client, order.parent) if order.parent else ""
         request_id = request_id or str(uuid.uuid4())
-        remedy = f"the same command with --request-id {request_id} goes on, and does not submit it twice"
-        with explain_no_answer(target, remedy):
+        with explain_no_answer(target, f"the same command with --request-id {request_id} goes on, and does not submit it twice"):
             submission = await client.submit(message, request_id=request_id, allow_cached_result=allow_cached)
         if not wait:
             print_submission(submission, json=json)
@@ -122,7 +121,8 @@ def problem_at(problem: str | None) -> tuple[str | None, Path | None]:
     path = Path(problem or "")
     if problem is None or not (("/" in problem or path.suffix) and os.path.exists(path)):  # noqa: PTH110  a name may be too long
         return problem, None
-    return extras.own_server().problem_id(path), path
+    problems = extras.load("grader.problems.store", "server", "judge", remedy=extras.OTHER_SERVER).Problems()
+    return problems.add(path).problem_id, path
 
 
 async def watch(target: Target, name: str, *, json: bool) -> Exit:
@@ -210,8 +210,7 @@ async def cancel_quietly(client: GraderClient, name: str) -> None:
             return
         except (GraderError, TimeoutError):
             command = f"grader-cli cancel {resource_id(SUBMISSIONS, one_line(name))}"
-            text = f"no answer, so {one_line(name)} was not cancelled; do so with: {command}"
-            print_note(text)
+            print_note(f"no answer, so {one_line(name)} was not cancelled; do so with: {command}")
             return
         print_note(f"cancelled {one_line(name)}")
 
@@ -250,8 +249,7 @@ async def submit_command(
     ] = "",
     entry: Annotated[str, typer.Option(help="The function to call. Default: the problem's.", show_default=False)] = "",
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save the files of a profile there. Nothing is overwritten.", show_default=False),
+        Path | None, typer.Option(metavar="DIR", help="Save the files of a profile there. Nothing is overwritten.", show_default=False)
     ] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag, to find it by in `list`. May be repeated.")] = None,
     parent: Annotated[

@@ -81,16 +81,7 @@ async def import_command(
 
     Exit code: 0 if any was imported, 2 if none.
     """
+    adjustments = imports.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights)
     return await imports.import_problems(
-        path,
-        state_dir,
-        imports.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights),
-        format_name=format_name,
-        precision=precision,
-        prefix=prefix,
-        check=check,
-        sandbox=sandbox,
-        trusted=trusted,
-        force=force,
-        json=json,
+        path, state_dir, adjustments, format_name, precision, prefix, check=check, sandbox=sandbox, trusted=trusted, force=force, json=json
     )

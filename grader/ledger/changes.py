@@ -41,8 +41,7 @@ class News:
 def tell(connection: sa.Connection, kind: NewsKind, submission_id: str) -> None:
     """Tell the other servers by PostgreSQL's NOTIFY, if this commits. SQLite has no others."""
     if connection.dialect.name == "postgresql":
-        payload = f"{connection.info.get(ORIGIN, '')} {kind} {submission_id}"
-        connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, payload))
+        connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, f"{connection.info.get(ORIGIN, '')} {kind} {submission_id}"))
 
 
 def heard(payload: str, own_origin: str) -> News | None:

@@ -99,8 +99,7 @@ def _unequal_judgement() -> sa.Select[tuple[str]]:
 def _gaps(table: sa.Table, count: sa.Column[int], complete: sa.ColumnElement[bool]) -> sa.Select[tuple[str]]:
     """Sequences that do not begin with 1, do not end with count, or have gaps where they are to be complete."""
     counted = _sequences(table, table.c.number)
-    missing = sa.and_(counted.c.missing != 0, complete)
-    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != count, counted.c.first != 1, missing)
+    wrong = sa.or_(sa.func.coalesce(counted.c.last, 0) != count, counted.c.first != 1, sa.and_(counted.c.missing != 0, complete))
     return _those(wrong).select_from(submissions.outerjoin(counted, counted.c.number == submissions.c.number))
 
 

@@ -1,9 +1,12 @@
-"""The interface of a database to the ledger."""
+"""The interface of a database to the ledger; and which servers use one, by the PostgreSQL connections on which they listen: nothing is
+written for it. A server names its connection `grader-server/VERSION HOST ADDRESS`; versions before that called it
+`grader-server-listener`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
@@ -45,3 +48,57 @@ class Database(Protocol):
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work in a transaction that sees one state of the database."""
+
+
+PREFIX = "grader-server/"
+EARLIER_NAME = "grader-server-listener"
+NAME_LIMIT_BYTES = 63  # PostgreSQL cuts an application_name there
+HOST_LIMIT_CHARS = 24
+GONE_AFTER = timedelta(minutes=3)  # a server asks for the time each minute; a connection of a lost host may stay for hours
+
+_SERVERS = sa.text(
+    """
+    SELECT application_name, coalesce(host(client_addr), ''), backend_start, coalesce(state_change, backend_start)
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND (application_name = :earlier OR starts_with(application_name, :prefix))
+      AND coalesce(state_change, backend_start) > clock_timestamp() - make_interval(secs => :gone_s)
+    ORDER BY backend_start, pid
+    """
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConnection:
+    """A server that listens. client: the address that it connects from; "" for a local socket. host, version and address: "" where an
+    earlier version does not say them."""
+
+    host: str
+    address: str
+    version: str
+    client: str
+    start_time: datetime  # of this connection, which is made again after the database was away
+    seen_time: datetime
+
+    @property
+    def shown(self) -> str:
+        """In a sentence."""
+        where = " ".join(part for part in (self.host, self.address) if part) or self.client or "a local socket"
+        return f"{where} ({self.version or 'an earlier version'})"
+
+
+def connection_name(version: str, host: str, address: str) -> str:
+    """Return what a server calls its connection."""
+    return f"{PREFIX}{version} {host[:HOST_LIMIT_CHARS]} {address}".encode("ascii", "replace")[:NAME_LIMIT_BYTES].decode()
+
+
+def connected_servers(connection: sa.Connection) -> list[ServerConnection]:
+    """The servers that use this database, the oldest first; none on SQLite, which has one server."""
+    if connection.dialect.name != "postgresql":
+        return []
+    parameters = {"earlier": EARLIER_NAME, "prefix": PREFIX, "gone_s": GONE_AFTER.total_seconds()}
+    return [_server(*row) for row in connection.execute(_SERVERS, parameters)]
+
+
+def _server(name: str, client: str, start_time: datetime, seen_time: datetime) -> ServerConnection:
+    version, host, address = [*name.removeprefix(PREFIX).split(" ", 2), "", ""][:3] if name.startswith(PREFIX) else ("", "", "")
+    return ServerConnection(host=host, address=address, version=version, client=client, start_time=start_time, seen_time=seen_time)

@@ -75,8 +75,7 @@ def revoke(connection: sa.Connection, now: datetime, key_id: str) -> Key | None:
 
 
 def _key(row: sa.Row[Any]) -> Key:
-    scopes = frozenset(scope for scope in Scope if scope in row.scopes.split(","))  # one of a newer server is of no use here
-    return records.read(Key, row._mapping, user=row.user_name, scopes=scopes)
+    return records.read(Key, row._mapping, user=row.user_name, scopes=frozenset(scope for scope in Scope if scope in row.scopes.split(",")))
 
 
 SCOPES = frozenset({Scope.SUBMIT, Scope.READ})

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from grader.errors import NotWaiting
 from grader.ledger import queue, records, statements, transactions
-from grader.ledger.artifact_records import ArtifactRecords
 from grader.ledger.changes import Changes
 from grader.ledger.database import Database
 from grader.ledger.keys import Identities, Keys
@@ -22,7 +21,7 @@ from grader.ledger.queue import QueueEntry, depths, device_demands
 from grader.ledger.retention import Retention
 from grader.ledger.sqlite import SqliteDatabase
 from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
-from grader.ledger.tables import judgements, submissions
+from grader.ledger.tables import artifacts, judgements, submissions
 from grader.model import (
     DeviceDemand,
     Event,
@@ -34,13 +33,53 @@ from grader.model import (
     QueueDepth,
     Report,
     Submission,
+    SubmissionArtifact,
     SubmissionState,
 )
 from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
 
+ARTIFACT_BATCH = 500
 _UNLIMITED = AdmissionPolicy()  # at any time, any number
 _LOST = Failure(reason="LEASE_LOST", message="the server that graded it ended or was cut off; the submission may be the cause")
+
+
+class ArtifactRecords:
+    """Lists and forgets them. Reached as `ledger.artifacts`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, submission_id: str, *, made_after: datetime | None = None) -> list[SubmissionArtifact]:
+        """The files of the latest attempt, by name; only those made after a time, where one is given."""
+        query = (
+            sa.select(artifacts)
+            .join(submissions, sa.and_(submissions.c.number == artifacts.c.number, submissions.c.attempt == artifacts.c.attempt))
+            .where(submissions.c.submission_id == submission_id)
+            .order_by(artifacts.c.name)
+        )
+        if made_after is not None:
+            query = query.where(artifacts.c.create_time > made_after)
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return [records.read(SubmissionArtifact, row._mapping) for row in rows]
+
+    async def remove_made_before(self, before: datetime) -> int:
+        """Forget files that were made before a time, at most ARTIFACT_BATCH of them; how many there were."""
+        key = (artifacts.c.number, artifacts.c.attempt, artifacts.c.name)
+        due = sa.select(*key).where(artifacts.c.create_time < before).order_by(artifacts.c.create_time).limit(ARTIFACT_BATCH)
+
+        def work(connection: sa.Connection) -> int:
+            rows = [tuple(row) for row in connection.execute(due)]
+            if rows:
+                connection.execute(sa.delete(artifacts).where(sa.tuple_(*key).in_(rows)))
+            return len(rows)
+
+        return await self._database.write(work)
+
+    async def unknown(self, digests: Sequence[str]) -> set[str]:
+        """Those of the digests that no file has, at most ARTIFACT_BATCH of them."""
+        query = sa.select(artifacts.c.digest).where(artifacts.c.digest.in_(digests))
+        return set(digests) - await self._database.read(lambda connection: set(connection.scalars(query)))
 
 
 class Ledger:

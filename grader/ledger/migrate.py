@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
 from grader.errors import LedgerInUse, LedgerNewer
-from grader.ledger.servers import connected_servers
+from grader.ledger.database import connected_servers
 from grader.ledger.tables import metadata
 
 VERSIONS = tuple(f"{number:04}" for number in range(1, 12))

@@ -144,7 +144,7 @@ class PostgresDatabase:
     async def open(
         cls, url: str, hear: Callable[[News], None], *, listener_name: str = LISTENER, patience_s: float = PATIENCE_S
     ) -> AsyncIterator[PostgresDatabase]:
-        """Connect, making or migrating the tables if need be, and listen to other servers. listener_name: as `servers.py` reads it."""
+        """Connect, making or migrating the tables if need be, and listen to other servers. listener_name: as `database.py` reads it."""
         database = cls(url, patience_s)
         try:
             await database._begin()

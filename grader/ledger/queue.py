@@ -80,10 +80,9 @@ def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], know
 
     known_kinds: all devices there are. What asks for none of them is leased too, so that the fleet refuses it: it would wait for ever.
     """
-    rows = connection.execute(_QUEUED_KINDS)
     return {
         kind: count
-        for kind, count in rows
+        for kind, count in connection.execute(_QUEUED_KINDS)
         if not kind or (known_kinds is not None and not devices.is_offered(kind, known_kinds)) or devices.is_offered(kind, ready_kinds)
     }
 
@@ -132,7 +131,6 @@ def entries(connection: sa.Connection) -> list[QueueEntry]:
     names = ("submission_id", "state", "user_name", "mode", "device_kind", "competition_id", "create_time", "start_time", "worker_id")
     columns = [submissions.c[name] for name in (*names, "rejudge_id")]
     running = sa.select(*columns).where(submissions.c.state == SubmissionState.RUNNING).order_by(submissions.c.start_time)
-    rows = [*connection.execute(running), *connection.execute(_in_order(*columns))]
     return [
         records.read(
             QueueEntry,
@@ -142,7 +140,7 @@ def entries(connection: sa.Connection) -> list[QueueEntry]:
             since=row.start_time if row.state == SubmissionState.RUNNING else row.create_time,
             worker_id=row.worker_id if row.state == SubmissionState.RUNNING else "",
         )
-        for row in rows
+        for row in [*connection.execute(running), *connection.execute(_in_order(*columns))]
     ]
 
 

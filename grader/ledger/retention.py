@@ -23,8 +23,7 @@ _OVER = ("applied", "discarded")  # states of a rejudge
 _Change = Callable[[Sequence[int]], sa.Executable]
 # Facts that no judgement is drawn from, of the submission that they are of or of one that it was run for.
 _IDLE = sa.and_(
-    events.c.fact.is_not(None),
-    ~sa.exists().where(judgements.c.source_number == events.c.number, judgements.c.attempt == events.c.attempt),
+    events.c.fact.is_not(None), ~sa.exists().where(judgements.c.source_number == events.c.number, judgements.c.attempt == events.c.attempt)
 )
 
 
@@ -64,11 +63,10 @@ class Retention:
 
 def _due(ended_before: datetime, over: Sequence[str]) -> sa.ColumnElement[bool]:
     awaited = sa.select(rejudges.c.rejudge_id).where(rejudges.c.state.not_in(_OVER))
-    judged_again = sa.select(rejudge_items.c.number).where(rejudge_items.c.rejudge_id.in_(awaited))
     return sa.and_(
         submissions.c.state.in_(_FINAL),
         submissions.c.end_time < ended_before,
         submissions.c.competition_id.in_(["", *over]),
-        submissions.c.number.not_in(judged_again),
+        submissions.c.number.not_in(sa.select(rejudge_items.c.number).where(rejudge_items.c.rejudge_id.in_(awaited))),
         sa.or_(submissions.c.rejudge_id.is_(None), submissions.c.rejudge_id.not_in(awaited)),
     )

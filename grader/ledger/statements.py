@@ -123,8 +123,7 @@ def check_parent(connection: sa.Connection, new_submission: NewSubmission) -> No
 def tagged(connection: sa.Connection, user: str, tag: str, after_number: int, limit: int) -> list[tuple[int, str]]:
     """Numbers and ids of this user's submissions with this tag, oldest first: those that follow a number; after 0, the newest."""
     parameters = {"by_tag": tag, "by_user": user, "by_number": after_number, "by_limit": limit}
-    rows = connection.execute(_FOLLOWING if after_number else _NEWEST, parameters).all()
-    return sorted((row.number, row.submission_id) for row in rows)
+    return sorted((row.number, row.submission_id) for row in connection.execute(_FOLLOWING if after_number else _NEWEST, parameters).all())
 
 
 def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequence[sa.Column[Any]]) -> list[Submission]:

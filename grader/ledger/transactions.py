@@ -14,9 +14,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, QuotaExceeded, RequestIdReused, SubmissionNotFound
-from grader.ledger import artifact_records, queue, records, statements
+from grader.ledger import queue, records, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.tables import judgements, problems, rejudge_items, rejudges, submission_tags, submissions
+from grader.ledger.tables import artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
@@ -244,8 +244,7 @@ def _record_judgement(
 def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:
     """Write the problem down, unless it is there."""
     if connection.execute(statements.KNOWN_PROBLEM, {"by_digest": problem.digest}).first() is None:
-        document = records.to_text(problem)
-        values = {"digest": problem.digest, "problem_id": problem.problem_id, "document": document, "create_time": now}
+        values = {"digest": problem.digest, "problem_id": problem.problem_id, "document": records.to_text(problem), "create_time": now}
         connection.execute(sa.insert(problems).values(values))
 
 
@@ -293,7 +292,7 @@ def append(connection: sa.Connection, now: datetime, worker_lease: Lease, facts:
     tell(connection, NewsKind.CHANGED, worker_lease.submission.submission_id)
     if facts:
         connection.execute(statements.INSERT_EVENT, _fact_events(now, row.number, row.event_count, worker_lease.attempt, facts))
-        artifact_records.insert(connection, now, row.number, worker_lease.attempt, facts)
+        _insert_artifacts(connection, now, row.number, worker_lease.attempt, facts)
 
 
 def _fact_events(now: datetime, number: int, last: int, attempt: int, facts: Sequence[wire.Fact]) -> list[dict[str, Any]]:
@@ -305,13 +304,21 @@ def _fact_events(now: datetime, number: int, last: int, attempt: int, facts: Seq
     ]
 
 
+def _insert_artifacts(connection: sa.Connection, now: datetime, number: int, attempt: int, facts: Sequence[wire.Fact]) -> None:
+    """Write down the files among the facts of an attempt."""
+    common = {"number": number, "attempt": attempt, "create_time": now}
+    files = [fact for fact in facts if isinstance(fact, wire.ArtifactFile)]
+    if rows := [{**common, **wire.parts(fact)} for fact in files]:
+        connection.execute(sa.insert(artifacts), rows)
+
+
 def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
     """Record the verdict, after the last facts."""
     columns = records.judged(report)
     row = _fenced_row(connection, statements.SETTLE, worker_lease, by_count=len(facts), end_time=now, **columns)
     events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
     connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
-    artifact_records.insert(connection, now, row.number, row.attempt, facts)
+    _insert_artifacts(connection, now, row.number, row.attempt, facts)
     tell(connection, NewsKind.CHANGED, row.submission_id)
     charge(connection, now, row)
     _record_judgement(connection, now, row, columns, row.number, row.attempt)
@@ -367,8 +374,7 @@ def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failur
         lost = sa.and_(lost, submissions.c.lease_expire_time < now)
     # Locked: a heartbeat or a settlement that comes now finds the lease gone; the worker that holds the row is alive, and is left alone.
     query = sa.select(submissions.c.number).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
-    numbers = connection.execute(query).scalars().all()
-    of_number = (sa.and_(submissions.c.number == number, lost) for number in numbers)
+    of_number = (sa.and_(submissions.c.number == number, lost) for number in connection.execute(query).scalars().all())
     given_up = (give_up(connection, now, where, Fault.LOST_LEASE, failure) for where in of_number)
     return [submission for submission in given_up if submission is not None]
 

@@ -28,7 +28,7 @@ from grader.errors import GraderError, ProblemInvalid, SettingsInvalid
 from grader.intake.gate import submit_policy
 from grader.isolation import IsolationBroken
 from grader.ledger import Ledger
-from grader.ledger.servers import connection_name
+from grader.ledger.database import connection_name
 from grader.observability import log as log_setup
 from grader.observability.observer import Observer
 from grader.problems.store import Problems

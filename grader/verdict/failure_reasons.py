@@ -117,19 +117,13 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
         case TrialOutcome.RAISED:
             return Verdict.RUNTIME_ERROR, Reason.RAISED, f"The kernel failed {where}: {trial.message}"
         case TrialOutcome.UNWRITTEN:
-            return (
-                Verdict.WRONG_ANSWER,
-                Reason.UNWRITTEN_OUTPUT,
-                f"It never wrote {_share(trial.unwritten_count, trial)} {where}, or computed them from the previous contents of the "
-                "output: they hold the NaN that the judge or the allocator put there; check the grid and the index arithmetic.",
-            )
+            cause = "computed them from the previous contents of the output: they hold the NaN that the judge or the allocator put there"
+            summary = f"It never wrote {_share(trial.unwritten_count, trial)} {where}, or {cause}; check the grid and the index arithmetic."
+            return Verdict.WRONG_ANSWER, Reason.UNWRITTEN_OUTPUT, summary
         case TrialOutcome.NON_FINITE:
-            return (
-                Verdict.WRONG_ANSWER,
-                Reason.NON_FINITE,
-                f"It wrote NaN or infinity to {_share(trial.nonfinite_count, trial)} {where}, "
-                "where the reference is finite; look for overflow, a division by zero, and memory that is read before it is written.",
-            )
+            hint = "look for overflow, a division by zero, and memory that is read before it is written"
+            sentence = f"It wrote NaN or infinity to {_share(trial.nonfinite_count, trial)} {where}, where the reference is finite; {hint}."
+            return Verdict.WRONG_ANSWER, Reason.NON_FINITE, sentence
         case TrialOutcome.WRONG_SHAPE | TrialOutcome.WRONG_DTYPE:
             sentence = "An output has a different shape or dtype than the problem declares" if trial.hidden else trial.message
             return Verdict.WRONG_ANSWER, Reason[trial.outcome.name], f"{sentence[:1].upper()}{sentence[1:]} ({where})."
@@ -138,12 +132,8 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
         case TrialOutcome.OUT_OF_BOUNDS:
             return Verdict.WRONG_ANSWER, Reason.OUT_OF_BOUNDS, f"It wrote outside its tensors {where}; check the bounds of every store."
     if not trial.mismatched_count and trial.budget_ratio is not None:
-        return (
-            Verdict.WRONG_ANSWER,
-            Reason.MISMATCH,
-            f"Every element is within tolerance, but the error is {trial.budget_ratio:.3g} times what this dtype allows {where}; "
-            "compute in the task's precision.",
-        )
+        error = f"the error is {trial.budget_ratio:.3g} times what this dtype allows {where}; compute in the task's precision"
+        return Verdict.WRONG_ANSWER, Reason.MISMATCH, f"Every element is within tolerance, but {error}."
     largest = "unknown" if trial.max_absolute_error is None else f"{trial.max_absolute_error:.3g}"
     sentence = f"{_share(trial.mismatched_count, trial)} differ from the reference {where}; the largest absolute error is {largest}."
     return Verdict.WRONG_ANSWER, Reason.MISMATCH, sentence

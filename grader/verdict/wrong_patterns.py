@@ -67,10 +67,10 @@ def likely_cause(trial: wire.Trial) -> str:
 
 def _cause_of_range(span: IndexRange, shape: Sequence[int], *, unwritten: bool) -> str:
     if span.step > 1:
-        fastest = span.axis is None or span.axis == _long_axes(shape)[-1]
+        fastest, fate = span.axis is None or span.axis == _long_axes(shape)[-1], "is left out" if unwritten else "goes wrong"
         if fastest and span.step in VECTORS:
-            return f"The kernel likely handles {span.step} neighbouring elements at a time, and one of them {_fate(unwritten)}."
-        return f"One lane of each warp likely {_fate(unwritten)}." if fastest and span.step == WARP else ""
+            return f"The kernel likely handles {span.step} neighbouring elements at a time, and one of them {fate}."
+        return f"One lane of each warp likely {fate}." if fastest and span.step == WARP else ""
     if span.first == 0 or span.last < span.size - 1:
         return ""
     if not unwritten and span.first == 1 and span.axis in _long_axes(shape)[:-2]:
@@ -87,10 +87,6 @@ def _cause_of_last(ranges: Sequence[IndexRange], *, unwritten: bool) -> str:
             return "The grid or a loop likely covers whole tiles or vectors only; round their number up, and check bounds inside."
         return "The last, partial tile or vector is likely handled wrongly; check the bounds of its loads and stores."
     return "The grid or a loop likely ends too early; compare its size with the output's shape." if unwritten else ""
-
-
-def _fate(unwritten: bool) -> str:
-    return "is left out" if unwritten else "goes wrong"
 
 
 def _indices(span: IndexRange, shape: Sequence[int]) -> str:

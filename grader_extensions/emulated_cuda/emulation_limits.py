@@ -156,9 +156,12 @@ def _declares(texts: str, name: str) -> bool:
     return re.search(rf"(?:#\s*define\s+|(?<!return)(?<![=(,;{{}}])[\w>*&]\s*[\s*&]){name}\s*[({{\[;=,)<:]", texts) is not None
 
 
-def check(tokens: list[Token], path: str, *, defined: Collection[str] = ()) -> None:
-    """Raise Unsupported for the first thing in the file that the emulated device does not cover. defined: the sources' own functions."""
+def check(tokens: list[Token], path: str, *, defined: Collection[str] = (), readable: bool = True) -> None:
+    """Raise Unsupported for the first thing in the file that the emulated device does not cover. defined: the sources' own functions.
+    readable: its syntax has no error."""
     for index, token in enumerate(tokens):
+        if token.text == "<<<" and token.in_device_code and not readable:
+            return  # a brace may be missing before it: the compiler says so
         following = [t.text for t in tokens[index + 1 : index + 3]]
         sentence = _objection(token, following, defined=defined)
         if sentence is not None:

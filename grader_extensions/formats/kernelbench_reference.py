@@ -291,14 +291,14 @@ def _state(source: _ModelSource, model: torch.nn.Module, drawn: Mapping[str, Con
 def described(digest: str, call: TracedCall, parameters: list[str]) -> wire.Described:
     """The arguments of a problem. parameters: what forward calls its inputs. ReferenceFailed where no entry could be given them."""
     names = _Names()
-    called = dict(zip([*parameters, *(f"x{index}" for index in range(len(parameters), len(call.inputs)))], call.inputs, strict=False))
-    for name, value in called.items():
+    called = [*zip([*parameters, *(f"x{index}" for index in range(len(parameters), len(call.inputs)))], call.inputs, strict=False)]
+    for name, value in called:
         if torch.is_tensor(value) and value.dim() == 0:  # what has no axes travels as a number
             sentence = f"input {name!r} is a tensor without axes, which a kernel would get as a number"
             raise ReferenceFailed(f"{sentence}; give it an axis, as torch.rand(1) has, or return a number")
         if isinstance(value, int) and abs(value) > _EXACT_INTEGERS:
             raise ReferenceFailed(f"input {name!r} is {value}; integers up to 2 ** 53 can be given")
-    inputs = tuple(names.tensor(name, value) for name, value in called.items())
+    inputs = tuple(names.tensor(name, value) for name, value in called)
     several = len(call.outputs) > 1
     outputs = tuple(names.tensor(f"output{index}" if several else "output", value) for index, value in enumerate(call.outputs))
     if len(inputs) + len(outputs) > TENSOR_LIMIT:

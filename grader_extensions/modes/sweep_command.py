@@ -23,7 +23,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from grader.api import stable_json
+from grader.api import conversion
 from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli import sources
@@ -377,7 +377,7 @@ def _as_data(table: SweepTable, metric: SweepMetric, ended: Sequence[tuple[str, 
         "metric": str(metric),
         "practice": table.practice,
         "points": [{name: value for name, value in row.items() if value is not None} for row in table_rows(table)],
-        "submissions": [stable_json.to_data(submission) for _, submission in ended],
+        "submissions": [conversion.to_data(submission) for _, submission in ended],
     }
 
 
@@ -447,7 +447,7 @@ async def sweep_command(
     if out is not None:
         _write(out, table, metric)
     if json:
-        typer.echo(stable_json.to_text(_as_data(table, metric, ended), indent=2))
+        typer.echo(conversion.to_text(_as_data(table, metric, ended), indent=2))
     else:
         print_parts(render(table, metric, ended))
     return max((exit_of(submission) for _, submission in ended), default=Exit.DONE)

@@ -19,8 +19,7 @@ from grader.errors import FieldViolation, InvalidRequest
 from grader.model import Score, Submission, Verdict
 from grader.peers import PeerCount, PeerLimits
 from grader.v1 import report_pb2, submission_pb2
-from grader.verdict.median_interval import MedianInterval, ratio_of_medians
-from grader.verdict.scores import Estimate
+from grader.verdict.scores import Estimate, ratio_of_medians
 from grader.views import formatting
 from grader_extensions.web.report.content import when
 from grader_extensions.web.site import PageAbsent, Site, TooBusy, counted, sentence, whole_number
@@ -60,7 +59,7 @@ class SubmissionPages:
     """Answers GET requests. limits: of comparisons at a time."""
 
     def __init__(self, site: Site, limits: PeerLimits = COMPARE_LIMITS) -> None:
-        self._site, self.count = site, PeerCount(limits)
+        self._site, self.count, self._turn = site, PeerCount(limits), asyncio.Lock()
 
     async def submissions(self, request: web.Request) -> web.Response:
         """A page of the list, newest first. Administrators may ask for everybody's; on a server without keys there is nothing else."""
@@ -105,7 +104,8 @@ class SubmissionPages:
             text = f"are of different problems, {first.new.problem_id} and {second.new.problem_id}; choose two of one problem"
             raise InvalidRequest([FieldViolation("a and b", text)])
         with counted(request, self.count, TooBusy("Too many comparisons are being made. Reload this page.", 5)):
-            shown = await asyncio.to_thread(context, await self._message(first), await self._message(second))
+            async with self._turn:  # two whole reports take memory
+                shown = await asyncio.to_thread(context, await self._message(first), await self._message(second))
         return await self._site.page(request, "compare.html", shown)
 
     async def _message(self, submission: Submission) -> submission_pb2.Submission:
@@ -144,7 +144,7 @@ class WorkloadChange:
     """
 
     workload_id: str
-    ratio: MedianInterval | None = None
+    ratio: Score | None = None
     against: Score | None = None
     baseline: str = ""
     change: SpeedChange = SpeedChange.UNKNOWN
@@ -180,9 +180,9 @@ def _changed(name: str, first: report_pb2.Measurement | None, second: report_pb2
     return WorkloadChange(workload_id=name, ratio=ratio, against=against, baseline=baseline, change=change, reason=reason)
 
 
-def _concluded(ratio: MedianInterval, against: Score | None, baseline: str) -> tuple[SpeedChange, str]:
+def _concluded(ratio: Score, against: Score | None, baseline: str) -> tuple[SpeedChange, str]:
     """Faster or slower only where no interval has 1 within it, and both are on one side of it."""
-    ratios: list[MedianInterval | Score] = [ratio] if against is None else [ratio, against]
+    ratios: list[Score] = [ratio] if against is None else [ratio, against]
     if all(interval.low > 1 for interval in ratios):
         return SpeedChange.FASTER, ""
     if all(interval.high < 1 for interval in ratios):
@@ -221,5 +221,5 @@ def context(first: submission_pb2.Submission, second: submission_pb2.Submission)
     }
 
 
-def _shown(interval: MedianInterval | Score | None) -> str:
+def _shown(interval: Score | None) -> str:
     return f"{interval.value:.3g}x ({interval.low:.3g} to {interval.high:.3g})" if interval else "-"

@@ -301,7 +301,7 @@ def _process_tree(pid: int, root: Path = PROC) -> Iterator[Path]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")  # a process chooses its own name
     except OSError:  # it has ended
         return ""
 

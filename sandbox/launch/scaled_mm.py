@@ -23,13 +23,14 @@ def emulated(
     scale_result: Any = None,
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
+    **named: Any,
 ) -> Any:
     """Stand in for `torch._scaled_mm`: torch's own, but for mat_a [m, k / 2] @ mat_b [k / 2, n], both float4_e2m1fn_x2, each sixteen values
     of a row of a or a column of b times their scale. The sums are in float32. Raises ValueError where scales are missing."""
     import torch
 
     if str(mat_a.dtype) != "torch.float4_e2m1fn_x2" or scale_a.dtype != torch.float8_e4m3fn or mat_a.dim() != 2:
-        return torch._scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
+        return torch._scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum, **named)
     product = _dequantized(mat_a, scale_a) @ _dequantized(mat_b.t(), scale_b).t()
     if bias is not None:
         product = product + bias.float()

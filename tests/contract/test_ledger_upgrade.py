@@ -16,9 +16,9 @@ from grader.api import messages
 from grader.errors import LedgerInUse, LedgerNewer, SettingsInvalid
 from grader.ledger import Ledger, migrate, records, sqlite
 from grader.ledger.checks import contents, schema
+from grader.ledger.database import EARLIER_NAME, connected_servers, connection_name
 from grader.ledger.postgres import WRITE_ALONE
 from grader.ledger.postgres import engine as postgres_engine
-from grader.ledger.servers import EARLIER_NAME, connected_servers, connection_name
 from grader.ledger.tables import competition_actions, metadata
 from grader.model import Verdict
 from grader.rules.disclosure import Redactor

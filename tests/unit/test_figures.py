@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from grader.v1 import report_pb2
-from grader.verdict.median_interval import FEWEST, median_interval, ratio_of_medians
+from grader.verdict.scores import FEWEST, median_interval, ratio_of_medians
 from grader.views import figures, formatting
 from grader.views.figures import occupancy
 

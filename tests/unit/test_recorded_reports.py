@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from grader.api import messages, stable_json
+from grader.api import conversion, messages
 from grader.ledger import records
 from grader.model import Event, Report
 from grader.rules.disclosure import Redactor
@@ -59,7 +59,7 @@ def filled(hint: Any, numbers: Iterator[int], *, hidden: bool) -> Any:
 
 def shown(fact: wire.Fact, redactor: Redactor) -> Any:
     """An event of the fact, as a submitter gets it."""
-    return stable_json.to_data(messages.event_to_proto(Event(sequence=1, event_time=NOW, attempt=1, fact=fact), SUBMISSION, redactor))
+    return conversion.to_data(messages.event_to_proto(Event(sequence=1, event_time=NOW, attempt=1, fact=fact), SUBMISSION, redactor))
 
 
 def record() -> dict[str, Any]:
@@ -77,7 +77,7 @@ def record() -> dict[str, Any]:
         "reports": {
             name: {
                 "stored": records.to_text(report),
-                **{word: stable_json.to_data(messages.report_to_proto(report, how, full=True)) for word, how in REDACTORS.items()},
+                **{word: conversion.to_data(messages.report_to_proto(report, how, full=True)) for word, how in REDACTORS.items()},
             }
             for name, report in reports.items()
         },
@@ -114,7 +114,7 @@ def test_a_recorded_report_is_stored_and_shown_as_it_was(name):
     expected = without_retired(json.loads(recorded["stored"]))
     assert json.dumps(without_later(json.loads(records.to_text(report)), expected)) == json.dumps(expected)
     for word, redactor in REDACTORS.items():
-        assert stable_json.to_data(messages.report_to_proto(report, redactor, full=True)) == without_retired(recorded[word])
+        assert conversion.to_data(messages.report_to_proto(report, redactor, full=True)) == without_retired(recorded[word])
 
 
 @pytest.mark.parametrize("name", RECORDED["facts"])

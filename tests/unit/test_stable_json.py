@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from grader.api import stable_json
+from grader.api import conversion
 from grader.api.messages import submission_to_proto
 from grader.model import Failure, Judgement, Score, Submission, SubmissionState, Verdict
 from grader.rules.disclosure import Redactor
@@ -46,7 +46,7 @@ def submission():
 
 def text():
     message = submission_to_proto(submission(), Redactor.for_problem(fakes.problem()), full=True)
-    return stable_json.to_text(stable_json.to_data(message), indent=2) + "\n"
+    return conversion.to_text(conversion.to_data(message), indent=2) + "\n"
 
 
 def test_a_submission_is_the_same_json_as_ever():

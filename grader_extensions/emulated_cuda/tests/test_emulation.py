@@ -328,3 +328,12 @@ def test_a_source_that_does_not_compile_with_the_marks_is_compiled_without(tmp_p
 
     assert gcc.WITHOUT_LOCAL_VARIABLES not in flags(with_marks)
     assert isinstance(without, Emulated) and gcc.WITHOUT_LOCAL_VARIABLES in flags(without)
+
+
+def test_a_slip_before_a_launch_is_left_to_the_compiler() -> None:
+    """Where a parenthesis is missing, the host's function seems to be a part of the kernel. The control: a kernel that launches one."""
+    kernel, launch = "__global__ void k(float* x) {{ for (int j = 0; j < 4; j++{} x[j] = 1; {} }}\n", "k<<<1, 1>>>(x);"
+    host = f"void launch(float* x) {{ {launch} }}\n"
+    assert "j++ x[j]" in translate(kernel.format("", "") + host, "kernel.cu")
+    with pytest.raises(Unsupported, match="launched by kernels"):
+        translate(kernel.format(")", launch) + host, "kernel.cu")

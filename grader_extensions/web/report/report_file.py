@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from grader.api import stable_json
+from grader.api import conversion
 from grader.v1 import submission_pb2
 from grader.views.sanitize import escape_unprintable
 from grader_extensions.web.report import content
@@ -33,7 +33,7 @@ def report_file(submission: submission_pb2.Submission, *, autoescape: bool = Tru
             site=False,
             policy=Markup(POLICY.format(style=digest)),
             style=Markup(style),
-            json_link=data_link(stable_json.to_text(stable_json.to_data(submission), indent=1), "application/json"),
+            json_link=data_link(conversion.to_text(conversion.to_data(submission), indent=1), "application/json"),
             csv_link=data_link(to_csv(submission), "text/csv") if submission.report.measurements else "",
         )
     )

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from grader import errors
 from grader.access import ANYBODY
-from grader.api import messages, stable_json
+from grader.api import conversion, messages
 from grader.ledger.tables import submissions
 from grader.model import Caller, Scope
 from grader.rules.disclosure import Redactor
@@ -180,5 +180,5 @@ async def test_what_is_not_asked_for_as_the_owners_does_not_have_them(tagged):
     """The message of a submission leaves them out by default, so that a new caller of it shows nothing."""
     submission = await tagged.ledger.get(tagged.made)
     redactor = Redactor.for_problem(await tagged.ledger.problem(submission.problem_digest))
-    assert "4711" not in stable_json.to_text(stable_json.to_data(messages.submission_to_proto(submission, redactor, full=True)))
-    assert "4711" in stable_json.to_text(stable_json.to_data(messages.submission_to_proto(submission, redactor, owned=True)))
+    assert "4711" not in conversion.to_text(conversion.to_data(messages.submission_to_proto(submission, redactor, full=True)))
+    assert "4711" in conversion.to_text(conversion.to_data(messages.submission_to_proto(submission, redactor, owned=True)))
