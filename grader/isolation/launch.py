@@ -112,7 +112,7 @@ READONLY_PATHS = ("/proc/bus", "/proc/sys", "/proc/sysrq-trigger")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRoot:
-    """What every container of a server is made of. image: its id; seccomp_text: the profile, for a path would not be read."""
+    """Parts of every container of a server. image: its id; seccomp_text: the profile, for a path would not be read."""
 
     toolchain: Toolchain
     image: str
