@@ -16,7 +16,7 @@ from grader.errors import NotInstalled, ProblemInvalid, SettingsInvalid
 from grader.intake.gate import SubmissionGate, submit_policy
 from grader.isolations import IsolationInfo, isolations
 from grader.model import SourceFile
-from grader.problems import kept, store
+from grader.problems import store
 from grader.problems.store import Problems
 from grader.server import main as server_main
 from grader.server import running
@@ -132,12 +132,12 @@ async def test_a_server_part_that_raises_is_logged_and_not_the_servers_end():
 def test_a_kept_problem_of_a_format_that_is_not_installed_is_refused(tmp_path):
     """When it is read: a submission to it would be built, and fail in the judge. The control: with its format it is read."""
     problem = fakes.problem()
-    kept.keep(problem, tmp_path)
+    store.keep(problem, tmp_path)
     (path,) = tmp_path.iterdir()
-    assert kept.read_kept(path) == problem
-    kept.keep(replace(problem, spec=replace(problem.spec, format="elsewhere")), tmp_path)
+    assert store.read_kept(path) == problem
+    store.keep(replace(problem, spec=replace(problem.spec, format="elsewhere")), tmp_path)
     with pytest.raises(ProblemInvalid, match="'elsewhere', which no installed package brings; install kernel-grader-extensions"):
-        kept.read_kept(path)
+        store.read_kept(path)
 
 
 def test_an_installed_check_examines_what_is_imported(points, tmp_path):
@@ -188,7 +188,7 @@ async def test_a_method_of_the_api_that_no_installed_package_answers_says_what_t
 def test_competitions_without_their_package_are_refused(tmp_path):
     """In the settings of a server, and in a submission. The control: without them it is accepted."""
     problems = Problems(imported=tmp_path)
-    kept.keep(fakes.problem(), tmp_path)
+    store.keep(fakes.problem(), tmp_path)
     with pytest.raises(SettingsInvalid, match="no installed package reads them; install kernel-grader-extensions"):
         submit_policy(Settings(competitions=(tmp_path,)), problems)
     gate = SubmissionGate(problems=problems, policy=submit_policy(Settings(), problems))

@@ -13,7 +13,7 @@ import pytest
 
 from grader.errors import ProblemInvalid
 from grader.model import NewSubmission, SourceFile
-from grader.problems import kept
+from grader.problems import store
 from grader.problems.store import Problems, import_all
 from grader_extensions.formats import flashinfer, kernelbench, reference_kernels, robust_kbench
 from grader_extensions.formats.tests.tasks import FIXTURES as KERNELBENCH
@@ -151,7 +151,7 @@ def test_the_name_of_a_definition_may_be_long(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "d" / "definition.json").read_text())
     (tmp_path / "d" / "definition.json").write_text(json.dumps({**data, "name": "long_" * 100}))
     (tmp_path / "kept").mkdir()
-    kept.keep(flashinfer.load(tmp_path / "d"), tmp_path / "kept")
+    store.keep(flashinfer.load(tmp_path / "d"), tmp_path / "kept")
     assert len(list((tmp_path / "kept").iterdir())) == 1
 
 
