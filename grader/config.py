@@ -47,25 +47,25 @@ def web_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _checked_device(value: str) -> str:
+def _check_device(value: str) -> str:
     if value != "auto" and not devices.well_formed(value):
         raise ValueError(f"{value!r} is not a device; write auto, {devices.FORMS}")
     return value
 
 
-def _checked_fleet(value: object) -> object:
+def _check_fleet(value: object) -> object:
     if value == "ray":  # its objects run pickled code where they are read: no process with a ledger imports it
         raise ValueError("Ray runs in another process: start this server with --fleet remote, and `grader-worker place` next to Ray's head")
     return value
 
 
-def _checked_database(value: str) -> str:
+def _check_database(value: str) -> str:
     if value and not value.startswith(("postgresql://", "postgres://")):  # not quoted: it may hold a password
         raise ValueError("is not a PostgreSQL URL; write postgresql://USER@HOST/DATABASE, or leave it out for SQLite")
     return value
 
 
-def _checked_web(value: str) -> str:
+def _check_web(value: str) -> str:
     web_address(value)
     return value
 
@@ -82,7 +82,7 @@ class Settings(BaseModel):
     state_dir: AbsolutePath = Field(default_factory=state_directory)
     # "": SQLite in state_dir. It may hold a password. From the environment only for `grader-server`: a server inside another program
     # would grade what others wait for.
-    database: Annotated[str, AfterValidator(_checked_database)] = Field(default="", repr=False)
+    database: Annotated[str, AfterValidator(_check_database)] = Field(default="", repr=False)
     cache_dir: AbsolutePath | None = Field(default_factory=cache_directory)
     cache_bytes: int = Field(default=2 * 1024**3, ge=0)  # 0: nothing is kept, everything is built
     problems: tuple[AbsolutePath, ...] = ()
@@ -93,15 +93,13 @@ class Settings(BaseModel):
     box_root: str = "host"
     # Whether boxes see a copy of the host's toolchain in memory; None: where there is room for one.
     resident_toolchain: bool | None = Field(default_factory=resident_toolchain)
-    device: Annotated[str, AfterValidator(_checked_device)] = (
-        "auto"  # what "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone
-    )
+    # What "" means to a submission: auto, or as `grader/devices.py` says. Other GPUs are left alone.
+    device: Annotated[str, AfterValidator(_check_device)] = "auto"
     lanes: int = Field(default=1, ge=1, le=64)  # emulated ones; every GPU is one next to them
     builders: int | None = Field(default=None, ge=1, le=256)  # None: as `grader/server/wiring.py` computes it
     warm_boxes: int | None = Field(default=None, ge=0, le=64)  # None: two more than lanes
-    fleet: Annotated[str, BeforeValidator(_checked_fleet)] = (
-        "local"  # this host; or the fleet of an installed package, such as remote: workers that join
-    )
+    # local: this host; or the fleet of an installed package, such as remote: workers that join.
+    fleet: Annotated[str, BeforeValidator(_check_fleet)] = "local"
     fleet_listen: str = DEFAULT_FLEET_ADDRESS  # where workers join
     auth: Literal["auto", "keys", "none"] = "auto"  # auto: keys where other hosts can connect
     tls_certificate: AbsolutePath | None = None
@@ -118,7 +116,7 @@ class Settings(BaseModel):
     lease_s: float = Field(default=30.0, gt=0)
     log_format: LogFormat = "console"
     log_level: LogLevel = "info"
-    web: Annotated[str, AfterValidator(_checked_web)] | None = None  # None: no web port
+    web: Annotated[str, AfterValidator(_check_web)] | None = None  # None: no web port
     public_url: str = ""  # where browsers reach the web port; "": nobody signs in with OpenID Connect
     oidc_issuer: str = ""  # of the identity provider that users may sign in with; "": none
     oidc_client_id: str = ""

@@ -111,7 +111,9 @@ class NoCompetitions(SubmitPolicy):
     """Policy of a server that has none."""
 
 
-# Group `grader.fleets`: opens what `--fleet NAME` grades with. SettingsInvalid where the settings do not allow it.
+# Group `grader.fleets`: opens what `--fleet NAME` grades with. SettingsInvalid where the settings do not allow it. While the context is
+# open, `grade` may be called. When it is entered, nothing that an earlier server of the same state directory ran is left; when it is left,
+# nothing is running.
 Fleet = Callable[["Settings"], AbstractAsyncContextManager["Grading"]]
 
 

@@ -1,4 +1,5 @@
-"""The cache of built artifacts, and of what compilers rejected: content-addressed, and believed only after a check.
+"""The cache of built artifacts, and of what compilers rejected: content-addressed, and believed only after a check; and the files that
+submissions leave.
 
 Artifacts come out of boxes and are untrusted. A key stands for every byte and setting that went into a build, so what one submission
 makes is found again only by the same submission. Entries are sealed with a secret that lies in the cache: anybody who can write an
@@ -112,6 +113,8 @@ def _complain(doing: str, error: OSError) -> None:
     """A cache that fails costs time and nothing else."""
     log.warning("artifact_cache_failed", doing=doing, error=str(error))
 
+
+# Entries of the cache: their keys, bytes and seals.
 
 KEY_VERSION = b"grader artifact key 1"
 MAGIC = b"grader artifact 1\n"
@@ -284,9 +287,9 @@ class ArtifactStore:
         return None
 
 
-def evict(files: Iterable[tuple[int, Path, int]], limit_bytes: int, event: str, *, but: str = "") -> int:
+def evict(files: Iterable[tuple[int, Path, int]], limit_bytes: int, event: str, *, name: str = "key", but: str = "") -> int:
     """Remove the files that were not touched for longest; how many bytes are left. files: when each was touched, and its bytes. event: for
-    the log. but: the name of one that stays."""
+    the log, where a file's name is called name. but: the name of one that stays."""
     oldest_first = sorted(files)
     total_bytes = sum(size_bytes for _, _, size_bytes in oldest_first)
     for _, path, size_bytes in oldest_first:
@@ -295,7 +298,7 @@ def evict(files: Iterable[tuple[int, Path, int]], limit_bytes: int, event: str, 
         if path.name != but:
             _remove(path)  # anybody who reads it has it open
             total_bytes -= size_bytes
-            log.info(event, key=path.name, size_bytes=size_bytes)
+            log.info(event, **{name: path.name}, size_bytes=size_bytes)
     return total_bytes
 
 
@@ -411,7 +414,7 @@ class SubmissionFiles:
         except FileNotFoundError:
             write_whole(path, content)
         sizes = ((facts.st_mtime_ns, path, facts.st_size) for path, facts in self._files())
-        evict(sizes, self.limit_bytes, "submission_file_evicted", but=digest)
+        evict(sizes, self.limit_bytes, "submission_file_evicted", name="digest", but=digest)
         return digest
 
     def read(self, digest: str) -> bytes | None:

@@ -21,7 +21,7 @@ from sandbox.protocol.entry_points import entry_points
 
 Table = Mapping[str, CliCommand | CliGroup]
 OWN: Table = {
-    "init": CliCommand("grader.cli.problems:init_command", GRADE),
+    "init": CliCommand("grader.cli.starter:init_command", GRADE),
     "submit": CliCommand("grader.cli.submit:submit_command", GRADE, f"{SUBMIT_EXAMPLES}\n\n{EXIT_CODES}"),
     "watch": CliCommand("grader.cli.submit:watch_command", GRADE, EXIT_CODES),
     "cancel": CliCommand("grader.cli.submissions:cancel_command", GRADE),
@@ -29,7 +29,7 @@ OWN: Table = {
     "show": CliCommand("grader.cli.submissions:show_command", RESULTS),
     "problems": CliGroup("Problems that kernels can be submitted to.", PROBLEMS),
     "problems list": CliCommand("grader.cli.problems:list_command"),
-    "problems show": CliCommand("grader.cli.problems:show_command"),
+    "problems show": CliCommand("grader.cli.starter:show_command"),
     "problems import": CliCommand("grader.cli.this_machine:import_command"),
     "login": CliCommand("grader.cli.login:login", SERVERS),
     "logout": CliCommand("grader.cli.login:logout", SERVERS),

@@ -71,7 +71,7 @@ async def login(
     async with dial(named, credential) as client:
         caller = await client.get_caller()
     store.put(named, credential if caller.key_id else replace(credential, key=""), default=True)  # no key is kept that is of no use
-    print_line(described(address, caller))
+    print_line(caller_line(address, caller))
     print_note(f"stored in {store.path}; this is the default server now: commands use it unless --server or --local is given")
     if os.environ.get("GRADER_SERVER", named) != named:
         print_note("GRADER_SERVER is set, and goes before the default server", "yellow")
@@ -99,7 +99,7 @@ async def whoami(named: OfServer = None, json: Json = False) -> Exit:
     async with dial(server, credentials.find(server)) as client:
         caller = await client.get_caller(with_quotas=True)
     quotas = quota_table(caller.quotas) if caller.quotas else plain("no quotas: you may submit as many as you like")
-    print_message(caller, [plain(described(client.address, caller)), quotas], json=json)
+    print_message(caller, [plain(caller_line(client.address, caller)), quotas], json=json)
     return Exit.DONE
 
 
@@ -147,7 +147,7 @@ def _named(server: str | None, store: CredentialStore) -> str:
     return servers[0]
 
 
-def described(address: str, caller: grader_service_pb2.Caller) -> str:
+def caller_line(address: str, caller: grader_service_pb2.Caller) -> str:
     """A caller in words: the user, the scopes of the key, and when it ends."""
     if not caller.key_id:
         return f"{address}: asks for no keys; everything is allowed"

@@ -76,12 +76,13 @@ DeviceOption = Annotated[
         help=f"What to grade on: auto (a GPU where there is one), {devices.FORMS}. emulated runs CUDA C++ on the CPU, for practice.",
     ),
 ]
+_CHECK_SANDBOXES = (AUTO, *safe_isolations())
 SandboxForCheck = Annotated[
     str,
     typer.Option(
         "--sandbox",
-        metavar=one_of((AUTO, *safe_isolations())),
-        callback=among((AUTO, *safe_isolations())),
+        metavar=one_of(_CHECK_SANDBOXES),
+        callback=among(_CHECK_SANDBOXES),
         help="The sandbox for the problem's code; auto takes the strongest that works here.",
     ),
 ]

@@ -20,7 +20,7 @@ from grader.views import formatting
 from grader.views.sanitize import one_line
 
 FAILURE_LINES = 3  # so many failed steps have a line of their own
-QUEUED, STARTING, BUILDING, VERIFYING, MEASURING = "queued", "starting", "building", "verifying", "measuring"
+QUEUED, STARTING, BUILDING = "queued", "starting", "building"
 
 
 class ProgressDisplay:

@@ -1,4 +1,4 @@
-"""Schedules jobs on lanes and quarantines unhealthy devices.
+"""Schedules jobs on lanes, keeps a judge running for each, and quarantines unhealthy devices.
 
 A lane is free, taken, checking (its device is checked when a job's box is gone), or quarantined until a later check finds it well.
 An operator may cordon a lane: it ends the job that it has, and gets no other.

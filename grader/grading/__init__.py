@@ -1,1 +1,1 @@
-"""From a lease to facts: build, run in fresh processes, judge. It owns no box and no database; both come through its ports."""
+"""From a lease to facts: build, run in fresh processes, judge. Boxes and the database come through the seams in `attempt.py`."""

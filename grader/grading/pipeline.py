@@ -31,6 +31,8 @@ from sandbox.protocol.languages import languages, module_of
 from sandbox.protocol.signatures import PYTHON, declaration, entry_in, without_model
 from sandbox.protocol.wire import BoxCause, BuildOutcome, Step
 
+log = structlog.get_logger()
+
 EARLY_END_S = 0.5  # how long a box may take to end whose runner has not come
 CRASH_S = 3.0  # how long the box of a runner that is gone may take to say how it ended
 CRASHED = (wire.LoadOutcome.CRASHED, wire.TrialOutcome.CRASHED)
@@ -210,8 +212,6 @@ def problem_for(device_kind: str, spec: wire.ProblemSpec, *, hidden: bool = True
 
 # How a submission becomes an artifact: found in the cache, or built in a box and taken out of it. The builder runs untrusted code (a
 # compiler on a stranger's source), so what it says is a claim, and what it leaves is touched only when its box is gone.
-
-log = structlog.get_logger()
 
 FILES, MODULES = "files", "modules"  # the submission's and the problem's, where a build box reads them
 ARTIFACT, NOTE = "artifact", "note.json"

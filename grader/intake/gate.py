@@ -331,7 +331,8 @@ def check_labels(tags: Sequence[str], parent: str, annotations: Mapping[str, str
     elif len(parent) > len(SUBMISSIONS) + 1 + ID_LIMIT_CHARS or "\0" in parent:
         violations.add("parent", "is not the name of a submission; send one as Submit returned it")
     if len(annotations) > ANNOTATION_LIMIT:
-        return [*violations, FieldViolation("annotations", f"there are {len(annotations)}; send at most {ANNOTATION_LIMIT}")]
+        violations.add("annotations", f"there are {len(annotations)}; send at most {ANNOTATION_LIMIT}")
+        return violations
     for key, value in sorted(annotations.items()):
         field = f"annotations[{key[:TAG_LIMIT_CHARS]!r}]"
         if not _TAG.fullmatch(key):

@@ -1,4 +1,5 @@
-"""The seam between the pipeline and what keeps untrusted code in: one single-use box per build or run.
+"""The seam between the pipeline and what keeps untrusted code in: one single-use box per build or run; and waits that outlast a
+cancellation.
 
 An implementation promises: when `start` is left, every process that ever ran in the box is gone, whatever it did; nothing
 that the box printed or left behind was opened by name after untrusted code ran; a box of a server that died is removed by `sweep`.
@@ -19,6 +20,7 @@ from sandbox.protocol.wire import BoxCause
 # Where things lie, seen from inside a box. `process` has no root of its own: there the host's paths take their place,
 # which is why an argv names them in braces ("{link}/judge.sock") and the isolation fills them in.
 LIB, LINK, SRC, OUT = "/grader/lib", "/grader/link", "/grader/src", "/grader/out"
+
 Result = TypeVar("Result")
 
 

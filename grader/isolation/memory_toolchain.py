@@ -62,7 +62,7 @@ async def memory_toolchain(settings: BoxSettings, *, wanted: bool | None, place:
     except MemoryToolchainUnavailable as error:
         if wanted:
             raise
-        log.warning("toolchain_on_disk", reason=str(error))
+        log.warning("toolchain_on_disk", reason="box_root is an image" if settings.image else str(error))
     try:
         yield None if lock is None else directory
     finally:

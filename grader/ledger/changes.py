@@ -105,7 +105,7 @@ class ManyChanges:
 
 
 @contextmanager
-def _added(group: set[T], member: T) -> Iterator[T]:
+def _membership(group: set[T], member: T) -> Iterator[T]:
     """Have a member in a group for a while."""
     group.add(member)
     try:
@@ -126,7 +126,7 @@ class Changes:
     def of(self, submission_id: str) -> Iterator[asyncio.Event]:
         """An event that is set at every change; anybody who waits clears it before reading."""
         try:
-            with _added(self._waiting[submission_id], asyncio.Event()) as changed:
+            with _membership(self._waiting[submission_id], asyncio.Event()) as changed:
                 yield changed
         finally:
             if not self._waiting[submission_id]:
@@ -134,11 +134,11 @@ class Changes:
 
     def of_many(self, user: str, tag: str) -> AbstractContextManager[ManyChanges]:
         """Yield what changes of many submissions: not that facts were appended to one."""
-        return _added(self._many, ManyChanges(user, tag))
+        return _membership(self._many, ManyChanges(user, tag))
 
     def elsewhere(self, listener: Callable[[News], None]) -> AbstractContextManager[object]:
         """Call listener with all that other servers did."""
-        return _added(self._listeners, listener)
+        return _membership(self._listeners, listener)
 
     def notify(self, submission_id: str, *, moved: bool = True) -> None:
         """Wake all that wait for this submission. moved: its state changed."""

@@ -5,7 +5,6 @@ written for it. A server names its connection `grader-server/VERSION HOST ADDRES
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -58,7 +57,7 @@ GONE_AFTER = timedelta(minutes=3)  # a server asks for the time each minute; a c
 
 _SERVERS = sa.text(
     """
-    SELECT application_name, coalesce(host(client_addr), ''), backend_start, coalesce(state_change, backend_start)
+    SELECT application_name, coalesce(host(client_addr), '')
     FROM pg_stat_activity
     WHERE datname = current_database() AND (application_name = :earlier OR starts_with(application_name, :prefix))
       AND coalesce(state_change, backend_start) > clock_timestamp() - make_interval(secs => :gone_s)
@@ -67,38 +66,21 @@ _SERVERS = sa.text(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConnection:
-    """A server that listens. client: the address that it connects from; "" for a local socket. host, version and address: "" where an
-    earlier version does not say them."""
-
-    host: str
-    address: str
-    version: str
-    client: str
-    start_time: datetime  # of this connection, which is made again after the database was away
-    seen_time: datetime
-
-    @property
-    def shown(self) -> str:
-        """In a sentence."""
-        where = " ".join(part for part in (self.host, self.address) if part) or self.client or "a local socket"
-        return f"{where} ({self.version or 'an earlier version'})"
-
-
 def connection_name(version: str, host: str, address: str) -> str:
     """Return what a server calls its connection."""
     return f"{PREFIX}{version} {host[:HOST_LIMIT_CHARS]} {address}".encode("ascii", "replace")[:NAME_LIMIT_BYTES].decode()
 
 
-def connected_servers(connection: sa.Connection) -> list[ServerConnection]:
-    """The servers that use this database, the oldest first; none on SQLite, which has one server."""
+def connected_servers(connection: sa.Connection) -> list[str]:
+    """The servers that use this database, as a sentence shows them, the oldest first; none on SQLite, which has one server."""
     if connection.dialect.name != "postgresql":
         return []
     parameters = {"earlier": EARLIER_NAME, "prefix": PREFIX, "gone_s": GONE_AFTER.total_seconds()}
-    return [_server(*row) for row in connection.execute(_SERVERS, parameters)]
+    return [_shown(*row) for row in connection.execute(_SERVERS, parameters)]
 
 
-def _server(name: str, client: str, start_time: datetime, seen_time: datetime) -> ServerConnection:
+def _shown(name: str, client: str) -> str:
+    """Its host and address, or the address that it connects from. An earlier version did not say them."""
     version, host, address = [*name.removeprefix(PREFIX).split(" ", 2), "", ""][:3] if name.startswith(PREFIX) else ("", "", "")
-    return ServerConnection(host=host, address=address, version=version, client=client, start_time=start_time, seen_time=seen_time)
+    where = " ".join(filter(None, (host, address))) or client or "a local socket"
+    return f"{where} ({version or 'an earlier version'})"

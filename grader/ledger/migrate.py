@@ -27,7 +27,7 @@ _STEPS = (
     ),
     ("0002", "UPDATE submissions SET judgement_count = 1 WHERE state = 'succeeded'"),
     ("0009", "DROP INDEX IF EXISTS ix_submissions_board"),  # made again, of other columns
-    # Webhooks, registration codes and announcements are no longer there.
+    # Added where it is missing, so that 0011 may drop it everywhere: SQLite has no DROP COLUMN IF EXISTS.
     ("0009", "ALTER TABLE keys ADD COLUMN registered_for VARCHAR(64)"),
     ("0011", "ALTER TABLE keys DROP COLUMN registered_for"),
     *(("0011", f"DROP TABLE IF EXISTS {table_name}") for table_name in ("deliveries", "hooks", "announcements")),
@@ -45,7 +45,7 @@ def migrate(connection: sa.Connection) -> None:
     if version is not None and version not in VERSIONS:
         raise LedgerNewer(version, HEAD)
     if version is not None and (servers := connected_servers(connection)):
-        raise LedgerInUse(version, HEAD, [server.shown for server in servers])
+        raise LedgerInUse(version, HEAD, servers)
     metadata.create_all(connection, checkfirst=version is not None)  # a table of another program is not taken for ours
     if version is not None:
         _upgrade(connection, version)

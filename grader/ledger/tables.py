@@ -36,9 +36,6 @@ metadata = sa.MetaData(
     }
 )
 
-# The columns that a judgement has of its own, in all three tables.
-FOUND = ("verdict", "reason", "summary", "report", "device", "clock", "score", "score_low", "score_high", "flags")
-
 
 def texts(**lengths: int) -> list[sa.Column[Any]]:
     """Make columns of texts of at most so many characters, which every row has."""
@@ -46,15 +43,17 @@ def texts(**lengths: int) -> list[sa.Column[Any]]:
 
 
 def judged_columns(*, nullable: bool = True) -> list[sa.Column[Any]]:
-    """Make the columns FOUND: of a report, for lists, and those that boards read. flags: joined by commas."""
+    """Make the columns that a judgement has of its own: of a report, for lists, and those that boards read. flags: joined by commas."""
     judged = {"verdict": sa.String(32), "reason": sa.String(64), "summary": sa.Text(), "report": sa.Text()}
-    texts = {"device": sa.String(128), "clock": sa.String(32), "flags": sa.String(400)}
+    boards = {"device": sa.String(128), "clock": sa.String(32), "flags": sa.String(400)}
     return [
         *(sa.Column(name, kind, nullable=nullable) for name, kind in judged.items()),
-        *(sa.Column(name, kind) for name, kind in texts.items()),
+        *(sa.Column(name, kind) for name, kind in boards.items()),
         *(sa.Column(name, sa.Float) for name in ("score", "score_low", "score_high")),
     ]
 
+
+FOUND = tuple(column.name for column in judged_columns())  # in three tables
 
 # By digest, so that a submission is judged by the problem it was made for, whatever the files say now.
 problems = sa.Table(
@@ -140,7 +139,7 @@ events = sa.Table(
     sa.Column("fact", sa.Text),
 )
 
-# Files that an attempt left: their bytes lie by digest in a directory of the server that graded it (`grader/artifacts.py`).
+# Files that an attempt left: their bytes lie by digest in a directory of the server that graded it (`grader/artifacts`).
 artifacts = sa.Table(
     "artifacts",
     metadata,

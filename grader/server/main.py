@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     add("--problems", metavar="DIR", nargs="+", help="directories of problems, or directories that hold such directories")
     add("--competitions", metavar="PATH", nargs="+", help="competition.toml files, their directories, or directories that hold such")
     text = "submissions that each user may make in an hour, in addition to a competition's own limit (0: any)"
-    add("--hourly-limit", type=int, metavar="N", help=text)
+    add("--hourly-limit", metavar="N", help=text)
     add("--daily-limit", metavar="N", help="as --hourly-limit, in 24 hours (0: any)")
     add_grading_options(command_parser)
     add("--fleet", metavar="FLEET", help="what grades: local, this host, or remote, workers that join at --fleet-listen (local)")
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     add("--insecure-no-tls", action="store_true", default=None, help=text)
     add("--queue-limit", metavar="N", help="submissions that may wait before more are refused (1000)")
     text = "the share of the queue that one user may fill, if keys are required; 1: all of it (0.25)"
-    add("--user-queue-share", type=float, metavar="PART", help=text)
+    add("--user-queue-share", metavar="PART", help=text)
     add("--connection-limit", metavar="N", help="connections to the API that may be open (4096)")
     add("--web-connection-limit", metavar="N", help="connections to the web port that may be open (512)")
     add("--web-address-limit", metavar="N", help="the same from one address; behind a proxy, set both to the same number (128)")
@@ -105,7 +105,7 @@ def add_grading_options(parser: argparse.ArgumentParser) -> None:
     add("--device", metavar="DEVICE", help=f"what kernels are run on: auto (the GPUs, if there are any), {devices.FORMS} (auto)")
     add("--lanes", metavar="N", help="emulated devices used at once, in addition to one lane for each GPU (1)")
     text = "run boxes that wait for the next job, with everything imported; 160 MB each, 320 MB on a GPU (two more than lanes and GPUs)"
-    add("--warm-boxes", type=int, metavar="N", help=text)
+    add("--warm-boxes", metavar="N", help=text)
     add("--cache-bytes", metavar="N", help="the size limit of built artifacts; 0: none are stored (2 GiB)")
     add("--builders", metavar="N", help="builds done at once (as many as lanes and memory leave cores for)")
 

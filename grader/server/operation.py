@@ -66,6 +66,7 @@ class ServerTelemetry:
         self._proving = asyncio.Lock()
         self._cordons = Cordons(settings.state_dir)
         self._written_lanes: tuple[LaneNow, ...] | None = None
+        self._snapshot_fault = ""  # as was last logged
 
     @asynccontextmanager
     async def watching(
@@ -85,7 +86,11 @@ class ServerTelemetry:
                 web = import_module("grader.server.web_port")  # only now: it takes half a second
                 app = web.application(scrape=self.scrape, unready=self.unready, routes=routes())
                 self.web_address = await stack.enter_async_context(web.web_serving(settings.web, app, limits=web_limits(settings)))
-            days = {kind: getattr(settings, f"retain_{kind}_days") for kind in ("sources", "events", "artifacts")}
+            days = {
+                "sources": settings.retain_sources_days,
+                "events": settings.retain_events_days,
+                "artifacts": settings.retain_artifacts_days,
+            }
             files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
             for work in (self._look(), retain(ledger, days, policy, files=files)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
@@ -182,9 +187,11 @@ class ServerTelemetry:
         if tuple(lanes) != self._written_lanes:
             try:
                 write_lanes(self._settings.state_dir, lanes)
-                self._written_lanes = tuple(lanes)
+                self._written_lanes, self._snapshot_fault = tuple(lanes), ""
             except OSError as error:  # nothing else depends on it
-                log.warning("snapshot_not_written", error=str(error))
+                if str(error) != self._snapshot_fault:
+                    log.warning("snapshot_not_written", error=str(error))
+                self._snapshot_fault = str(error)
         for lane in lanes:
             well = lane.state not in OUT_OF_SERVICE
             if self._well.get(lane.name) is not well:

@@ -150,9 +150,10 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         submission_filter = access.submission_filter(
             interceptors.current_caller(), request.user, competition_id, self.policy.readable(self.ledger.now()), tag=request.tag
         )
-        later_filters = verdicts, check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
-        submission_filter = replace(submission_filter, verdicts=verdicts, id_prefix=later_filters[1])
-        scope = problem_id, states, competition_id, request.user, *filter(None, (request.tag, any(later_filters) and later_filters))
+        id_prefix = check_prefix(SUBMISSIONS, request.id_prefix, "id_prefix")
+        submission_filter = replace(submission_filter, verdicts=verdicts, id_prefix=id_prefix)
+        later = [(verdicts, id_prefix)] if verdicts or id_prefix else []
+        scope = problem_id, states, competition_id, request.user, *([request.tag] if request.tag else []), *later
         before = page_position(request.page_token, int, *scope)
         submissions, following = await self.ledger.page(
             size=size, before=before, problem_id=problem_id, states=states, submission_filter=submission_filter

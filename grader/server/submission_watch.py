@@ -178,7 +178,7 @@ class SubmissionWatch:
         reported: Position | None = None  # and when, by the loop's clock
         reported_s, loop = -1e9, asyncio.get_running_loop()
         with self._ledger.changes.of(submission_id) as changed:
-            submission, redactor, redacted = await self._opened(caller, submission_id, after)
+            submission, redactor, redacted = await self._open_events(caller, submission_id, after)
             while True:
                 changed.clear()
                 leaving = self.leaving.is_set()
@@ -209,7 +209,7 @@ class SubmissionWatch:
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
         """Return what a stream from the beginning would send at once. SubmissionNotFound."""
-        submission, redactor, redacted = await self._opened(caller, submission_id, 0)
+        submission, redactor, redacted = await self._open_events(caller, submission_id, 0)
         stream_events, last = list[submission_pb2.SubmissionEvent](), 0
         while events := await redacted.after(last):
             stream_events += [messages.event_to_proto(event, submission, redactor) for event in events]
@@ -218,7 +218,7 @@ class SubmissionWatch:
             stream_events.append(messages.placed_event(position, last, submission, self._ledger.now()))
         return stream_events
 
-    async def _opened(self, caller: Caller, submission_id: str, after: int) -> tuple[Submission, Redactor, RedactedEvents]:
+    async def _open_events(self, caller: Caller, submission_id: str, after: int) -> tuple[Submission, Redactor, RedactedEvents]:
         submission = await self._ledger.get(submission_id)
         access.check_seen(caller, submission, self._policy.readable(self._ledger.now()))
         redactor = await self.redactors.for_events(submission)

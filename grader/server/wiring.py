@@ -55,9 +55,7 @@ class Grading:
     prepare: Callable[[Sequence[wire.ProblemSpec]], None] = lambda _: None  # have baselines of these problems ready, in the background
 
 
-# While the context is open, `grade` may be called. When it is entered, nothing that an earlier server of the same state directory ran is
-# left; when it is left, nothing is running.
-Wiring = Callable[[Settings], AbstractAsyncContextManager[Grading]]
+Wiring = extensions.Fleet
 
 
 def wired(settings: Settings, *, proving: bool = True) -> AbstractAsyncContextManager[Grading]:

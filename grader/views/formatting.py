@@ -98,7 +98,8 @@ def flags(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, FLAGS.get(name, "")) for name in names if name != _SHOWN_WITH_ENVIRONMENT]
 
 
-def _unit(nanoseconds: float) -> tuple[float, str]:
+def time_unit(nanoseconds: float) -> tuple[float, str]:
+    """Return the largest unit that is no longer than a time: its nanoseconds, and its name."""
     return next(((size, unit) for size, unit in _UNITS if nanoseconds >= size), (1.0, "ns"))
 
 
@@ -106,7 +107,7 @@ def time(nanoseconds: float) -> str:
     """A time with three digits and its unit; what is no more than the clock itself takes is not resolved."""
     if nanoseconds < 0.5:
         return NOT_RESOLVED
-    size, unit = _unit(nanoseconds)
+    size, unit = time_unit(nanoseconds)
     return f"{nanoseconds:.0f} ns" if unit == "ns" else f"{_three_digits(nanoseconds / size)} {unit}"
 
 
@@ -125,7 +126,7 @@ def spread(samples: report_pb2.Samples) -> str:
     middle, *ends = (end.ToNanoseconds() for end in (samples.median_duration, samples.p20_duration, samples.p80_duration))
     if not any(ends) or middle <= 0:
         return time(middle)
-    size, unit = _unit(middle)
+    size, unit = time_unit(middle)
     low, high = (_three_digits(end / size) for end in ends)
     return f"{_three_digits(middle / size)} {unit} ({low} to {high})"
 
@@ -251,7 +252,7 @@ def score(value: float, low: float, high: float, kind: int) -> str:
     """A score with its interval: 2.31x (2.28..2.35), or 1.23 ms (1.20..1.25)."""
     if kind != report_pb2.SCORE_KIND_TIME:
         return f"{value:.3g}x ({low:.3g}..{high:.3g})"
-    size, unit = _unit(value)
+    size, unit = time_unit(value)
     return f"{_three_digits(value / size)} {unit} ({_three_digits(low / size)}..{_three_digits(high / size)})"
 
 

@@ -53,6 +53,17 @@ from grader_extensions.competitions.model import Competition, Phase, TieRule, Vi
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import rule_of
 
+FILE_NAME = "competition.toml"
+# Instead of what is wrong or missing, so that the rest can be looked at.
+_STAND_INS: dict[str, Any] = {
+    "name": "x",
+    "title": "x",
+    "problems": ["x"],
+    "start": datetime(2000, 1, 1, tzinfo=UTC),
+    "end": datetime(2000, 1, 2, tzinfo=UTC),
+}
+Mistake = tuple[TomlKey, str]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LoadedFile:
@@ -149,7 +160,8 @@ class Competitions:
         if file is None:
             raise mistakes[0]
         if (before := self._loaded.get(file.name)) is not None and before.path.resolve() != path.resolve():
-            raise mistake_at(path, ("name",), f"{file.name!r} is the name of {before.path} too; rename one")
+            text = f"{file.name!r} is the name of {before.path} too; rename one"
+            raise mistake_at(path, ("name",), text, line_of(path, ("name",)))
         pinned = {problem_id: self._problems.pin(problem_id) for problem_id in file.problems}
         competition = _competition(file, path, pinned, file.secret_seed)
         self._loaded[file.name] = _LoadedFile(competition=competition, file=file, path=path, problems=pinned)
@@ -221,7 +233,8 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
         try:
             drawn += secret_workloads(table, problems[table.problem], f"{file.name}/{table.problem}/{index}", len(drawn), secret_seed)
         except SecretInvalid as wrong:
-            raise mistake_at(path, ("secret", index, wrong.key), str(wrong)) from None
+            key = ("secret", index, wrong.key)
+            raise mistake_at(path, key, str(wrong), line_of(path, key)) from None
     return Competition(
         competition_id=file.name,
         title=file.title,
@@ -243,20 +256,6 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
     )
 
 
-FILE_NAME = "competition.toml"
-# Instead of what is wrong or missing, so that the rest can be looked at.
-_STAND_INS: dict[str, Any] = {
-    "name": "x",
-    "title": "x",
-    "problems": ["x"],
-    "start": datetime(2000, 1, 1, tzinfo=UTC),
-    "end": datetime(2000, 1, 2, tzinfo=UTC),
-}
-
-
-Mistake = tuple[TomlKey, str]
-
-
 def read_competition(path: Path, problems: Problems) -> tuple[CompetitionFile | None, list[ProblemInvalid]]:
     """Read a file; None, and everything that is wrong with it, in the order of its lines, where a server does not take it."""
     try:
@@ -270,9 +269,10 @@ def read_competition(path: Path, problems: Problems) -> tuple[CompetitionFile | 
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
         text = "is not TOML that can be read: a number is too long, or it nests too deep"
     else:
-        mistakes = sorted(dict.fromkeys(_mistakes(data, problems)), key=lambda mistake: line_of(path, mistake[0]) or 0)
-        return None if mistakes else CompetitionFile.model_validate(data), [mistake_at(path, key, message) for key, message in mistakes]
-    return None, [mistake_at(path, (), text)]
+        located = [(line_of(path, key), key, message) for key, message in dict.fromkeys(_mistakes(data, problems))]
+        mistakes = [mistake_at(path, key, message, line) for line, key, message in sorted(located, key=lambda mistake: mistake[0] or 0)]
+        return None if mistakes else CompetitionFile.model_validate(data), mistakes
+    return None, [mistake_at(path, (), text, None)]
 
 
 def _mistakes(data: dict[str, Any], problems: Problems) -> Iterator[Mistake]:
@@ -313,8 +313,7 @@ def _mistakes(data: dict[str, Any], problems: Problems) -> Iterator[Mistake]:
                 yield ("secret", index, error.key), str(error)
 
 
-def mistake_at(path: Path, key: TomlKey, message: str) -> ProblemInvalid:
+def mistake_at(path: Path, key: TomlKey, message: str, line: int | None) -> ProblemInvalid:
     """Make the error of a key of a file, or of all of it: file, line if it is known, key."""
-    line = line_of(path, key)
     where = str(path) if line is None else f"{path}:{line}"
     return ProblemInvalid(where, f"{'.'.join(map(str, key))}: {message}" if key else message)

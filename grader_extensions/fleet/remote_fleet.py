@@ -38,6 +38,8 @@ FACT_LIMIT, FACTS_LIMIT_BYTES = 100_000, 256 * 1024 * 1024  # of an attempt
 CANCEL_S = 120.0  # how long a worker may take until the boxes of an attempt are gone
 LOSS_LIMIT = 3  # a submission that was at so many workers when they were lost is not given to another one
 LOSSES_KEPT = 10_000
+LEASE_LIMIT_BYTES = 48 * 1024 * 1024  # below what a message may have; sources are at most 1 MiB, a problem may carry weights and modules
+_LEASE = TypeAdapter(Lease)
 FACT_TYPES = get_args(wire.Fact)
 
 log = structlog.get_logger()
@@ -367,10 +369,6 @@ def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:
     if not all(lane.state in LaneState.__members__ for lane in standing.lanes):
         raise ProtocolViolation("has a lane in a state that there is not")
     return standing
-
-
-LEASE_LIMIT_BYTES = 48 * 1024 * 1024  # below what a message may have; sources are at most 1 MiB, a problem may carry weights and modules
-_LEASE = TypeAdapter(Lease)
 
 
 def lease_to_bytes(lease: Lease) -> bytes:

@@ -47,7 +47,7 @@ __all__ = ["DISCLOSED", "fold", "plan", "run"]
 log = structlog.get_logger()
 
 NOTE_LIMIT_BYTES = 256 * 1024
-LIST_LIMITS = {"tools": 16, "kernels": KERNEL_LIMIT, "launches": 64, "findings": 50, "remarks": REMARK_LIMIT, "lines": 40, "flops": 40}
+LIST_LIMITS = {"tools": 16, "kernels": KERNEL_LIMIT, "launches": 64, "findings": 50, "remarks": REMARK_LIMIT, "lines": 40}
 TEXT_LIMITS_CHARS = {"architecture": 16, **dict.fromkeys(("detail", "message", "remarks"), REMARK_LIMIT_CHARS)}  # the others are names
 AXES = 3
 SLOWDOWN = 20.0  # the factor by which compute-sanitizer and ncu slow a kernel down, at most
@@ -60,7 +60,6 @@ DISCLOSED = {
     wire.KernelProfile: ("tools", "workload_id", "architecture", "kernels", "launches", "remarks"),
     wire.ArtifactFile: ARTIFACT_FIELDS,
 }
-CLAIMED_FIELDS = ("architecture", "kernels", "launches", "findings", "access_counts")
 # Of tools that run the kernel; the others have files and a sentence.
 CLAIMED_BY = {box_files.TORCH_PROFILER: ("launches",), box_files.EMULATED_SANITIZER: ("findings", "access_counts")}
 # As `grader_extensions/modes/box/static_profile.py` and what it calls name themselves.
@@ -109,13 +108,11 @@ GPU_TOOLS = (
 )
 
 
-def take(
-    out_dir: Path, tools: Collection[str], names: Collection[str] | None = None, claimed: Collection[str] = CLAIMED_FIELDS
-) -> ProfileClaims:
+def take(out_dir: Path, tools: Collection[str], names: Collection[str] | None, fields: Collection[str]) -> ProfileClaims:
     """Read the files in {out} of a box that is gone. Never follows a link; a file over a limit is left there, and named in a remark.
 
-    tools: those that the box runs; claims of another tool are dropped. names: the files that it may leave; None: any plain name. claimed:
-    the fields of the profile, besides tools and remarks, that it has to say something of.
+    tools: those that the box runs; claims of another tool are dropped. names: the files that it may leave; None: any plain name. fields:
+    those of the profile, besides tools and remarks, that it has to say something of.
     """
     content = pick_up(out_dir, box_files.PROFILE_NOTE, limit_bytes=NOTE_LIMIT_BYTES)
     if isinstance(content, Refusal):
@@ -142,8 +139,8 @@ def take(
         refused.append(f"all but the first {FILE_COUNT_LIMIT} files")
     tool_claims = tuple(tool for tool in note.profile.tools if tool.name in tools)
     # Which workload it was is not the box's to say.
-    fields_claimed = {name: getattr(note.profile, name) for name in claimed}
-    profile = checked(wire.KernelProfile(tools=tool_claims, remarks=note.profile.remarks, **fields_claimed))
+    claims = {name: getattr(note.profile, name) for name in fields}
+    profile = checked(wire.KernelProfile(tools=tool_claims, remarks=note.profile.remarks, **claims))
     remarks = (f"left out: {'; '.join(refused)}"[:REMARK_LIMIT_CHARS],) if refused else ()
     return ProfileClaims(profile=replace(profile, remarks=(*profile.remarks, *remarks)), files=tuple(files))
 

@@ -100,11 +100,11 @@ def routes(
         definitions += [web.get("/sign-in", site.answered(signing.form)), web.post("/sign-in", site.answered(signing.sign_in))]
         definitions += [web.get("/account", site.answered(signing.account)), web.post("/sign-out", site.answered(signing.sign_out))]
         if provider is not None:
-            by_provider = import_module("grader_extensions.web.provider_sign_in")  # its libraries are needed only here
-            identities = by_provider.OpenIdProvider(provider, site.now)
-            signing_on = by_provider.ProviderSignIn(site, site.sessions, identities, sign_in_limits)
-            definitions.append(web.get(BEGIN, site.answered(signing_on.begin), allow_head=False))
-            definitions.append(web.get(CALLBACK, site.answered(signing_on.callback), allow_head=False))
+            provider_module = import_module("grader_extensions.web.provider_sign_in")  # its libraries are needed only here
+            identities = provider_module.OpenIdProvider(provider, site.now)
+            provider_pages = provider_module.ProviderSignIn(site, site.sessions, identities, sign_in_limits)
+            definitions.append(web.get(BEGIN, site.answered(provider_pages.begin), allow_head=False))
+            definitions.append(web.get(CALLBACK, site.answered(provider_pages.callback), allow_head=False))
             definitions.append(web.post("/account/key", site.answered(signing.make_key)))
     return [*definitions, web.get("/{rest:.*}", site.answered(_absent))]
 

@@ -177,19 +177,22 @@ def baseline_rows(message: problem_pb2.Problem, submissions: Iterable[submission
     with reports as the API shows them."""
     by_device: dict[str, list[dict[str, Any]]] = {}
     for submission in submissions:
-        report, rows = submission.report, []
-        for workload in message.workloads:
-            times: defaultdict[str, list[int]] = defaultdict(list)
-            for measured in report.measurements:
-                if measured.workload_id == workload.workload_id and not measured.hidden:
-                    for name, samples in measured.baselines.items():
-                        times[name].append(samples.median_duration.ToNanoseconds())
-            if times:
-                shown = {name: formatting.time(median(times_ns)) for name, times_ns in times.items()}
-                rows.append({"workload_id": workload.workload_id, "times": shown})
+        report = submission.report
         device = report.environment.device or report.environment.device_kind
-        if rows and device not in by_device:
-            by_device[device] = [row | {"device": device} for row in rows]
+        if device in by_device:
+            continue
+        times: dict[str, defaultdict[str, list[int]]] = {workload.workload_id: defaultdict(list) for workload in message.workloads}
+        for measurement in report.measurements:
+            if not measurement.hidden and measurement.workload_id in times:
+                for name, samples in measurement.baselines.items():
+                    times[measurement.workload_id][name].append(samples.median_duration.ToNanoseconds())
+        rows = [
+            {"device": device, "workload_id": workload_id, "times": {name: formatting.time(median(ns)) for name, ns in by_name.items()}}
+            for workload_id, by_name in times.items()
+            if by_name
+        ]
+        if rows:
+            by_device[device] = rows
     return [row for _, rows in sorted(by_device.items()) for row in rows]
 
 

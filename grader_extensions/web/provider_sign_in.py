@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from logging import INFO, WARNING
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote_plus
 
 import aiohttp
@@ -76,7 +76,12 @@ class SigningKeyUnknown(IdTokenInvalid):
     """The key that signed the token is not among the provider's, or not the one of its id. It may be new."""
 
 
-Metadata = tuple[Mapping[str, Any], jwk.KeySet]  # what the provider says of itself, in the names of OpenID Connect Discovery, and its keys
+class Metadata(NamedTuple):
+    """Document of a provider about itself, in the names of OpenID Connect Discovery; its keys; how it takes a client's secret."""
+
+    document: Mapping[str, Any]
+    keys: jwk.KeySet
+    auth_method: str
 
 
 class OpenIdProvider:
@@ -91,14 +96,16 @@ class OpenIdProvider:
     async def authorization_url(self, *, state: str, nonce: str, verifier: str) -> str:
         """Return the address at which a browser signs in; ProviderFailed. verifier: the secret of PKCE, of which only a digest is in it."""
         proof = {"state": state, "nonce": nonce, "code_challenge": create_s256_code_challenge(verifier), "code_challenge_method": "S256"}
-        (document, _), settings = await self._metadata(), self.settings
-        endpoint = document["authorization_endpoint"]
+        metadata, settings = await self._metadata(), self.settings
+        endpoint = metadata.document["authorization_endpoint"]
         return str(prepare_grant_uri(endpoint, settings.client_id, "code", redirect_uri=settings.redirect_uri, scope=SCOPES, **proof))
 
     async def check_sender(self, issuer: str | None) -> None:
         """IdTokenInvalid where an answer to a browser names another issuer, or none although the provider always does (RFC 9207)."""
-        names_issuer = (await self._metadata())[0].get("authorization_response_iss_parameter_supported") is True
-        if issuer != self.settings.issuer and (issuer is not None or names_issuer):
+        if issuer == self.settings.issuer:
+            return
+        names_issuer = "authorization_response_iss_parameter_supported"
+        if issuer is not None or (await self._metadata()).document.get(names_issuer) is True:
             raise IdTokenInvalid("it comes from another provider")
 
     async def claims(self, code: str, *, verifier: str, nonce: str) -> dict[str, Any]:
@@ -106,20 +113,21 @@ class OpenIdProvider:
         token, settings = await self._token(code, verifier), self.settings
         verified = partial(verified_claims, token, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce, now=self._now())
         try:
-            return verified((await self._metadata())[1])
+            return verified((await self._metadata()).keys)
         except SigningKeyUnknown:
-            return verified((await self._metadata(older=_NEW_KEYS_AFTER))[1])
+            return verified((await self._metadata(older=_NEW_KEYS_AFTER)).keys)
 
     async def _token(self, code: str, verifier: str) -> str:
         refusal = SignInRefused(f"{self.settings.name} did not accept this sign-in: it was used before, or has expired. Begin again.")
         if not code:
             raise refusal
-        (document, _), client = await self._metadata(), (self.settings.client_id, self.settings.client_secret)
+        metadata, client = await self._metadata(), (self.settings.client_id, self.settings.client_secret)
         body = prepare_token_request("authorization_code", redirect_uri=self.settings.redirect_uri, code=code, code_verifier=verifier)
-        if document["auth_method"] == _BASIC:  # RFC 6749, 2.3.1: both parts are encoded as in a form first, which Authlib leaves out
+        if metadata.auth_method == _BASIC:  # RFC 6749, 2.3.1: both parts are encoded as in a form first, which Authlib leaves out
             client = quote_plus(client[0]), quote_plus(client[1])
         headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
-        url, headers, body = ClientAuth(*client, document["auth_method"]).prepare("POST", document["token_endpoint"], headers, body)
+        endpoint = metadata.document["token_endpoint"]
+        url, headers, body = ClientAuth(*client, metadata.auth_method).prepare("POST", endpoint, headers, body)
         status, answer = await self._request("POST", url, data=body, headers=headers)
         if status == 400 and answer.get("error") == "invalid_grant":
             raise refusal
@@ -159,7 +167,7 @@ class OpenIdProvider:
         keys = signing_keys(await self._document(document["jwks_uri"]))
         if not keys:
             raise ProviderFailed(f"{document['jwks_uri']} has no public key for signatures")
-        return {**document, "auth_method": auth_method}, keys
+        return Metadata(document, keys, auth_method)
 
     async def _document(self, url: str) -> Mapping[str, Any]:
         status, document = await self._request("GET", url)

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 from markupsafe import escape
+from multidict import MultiDict
 
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, full_name
 from grader.errors import (
@@ -75,13 +76,13 @@ class SubmitPage:
         except PermissionDenied as error:
             refused = sentence(str(error))
         try:
-            sent = await self._read(request, self.stranger_count if caller is None else self.count)
+            fields, files = await self._read(request, self.stranger_count if caller is None else self.count)
         except FormTooLarge:
             text = f"The form has more than {FORM_LIMIT_BYTES >> 20} MiB. The files of a submission have at most 1 MiB together."
             return await self._site.error(request, 413, "Too large", text)
-        form = from_sent(sent)
+        form = from_sent(fields, files)
         try:
-            self._tokens.check(request, sent[0].get(TOKEN_FIELD, ""))
+            self._tokens.check(request, fields.get(TOKEN_FIELD, ""))
         except FormRefused:  # it is of this site, as its origin says: only the session has changed
             refused = refused or _OTHER_SESSION
         if caller is None or refused:
@@ -161,9 +162,8 @@ class SubmitForm:
     unreadable: tuple[FieldViolation, ...] = ()
 
 
-def from_sent(sent: SentForm) -> SubmitForm:
+def from_sent(fields: MultiDict[str], files: list[tuple[str, bytes]]) -> SubmitForm:
     """The form as it came back. A source that was left empty is none; the lines of a text that was typed end as they do in files."""
-    fields, files = sent
     typed = zip(map(str.strip, fields.getall("path", [])), fields.getall("content", []), strict=False)
     sources = [(path, text.replace("\r\n", "\n")) for path, text in typed if path or text.strip()]
     unreadable = list[FieldViolation]()

@@ -134,7 +134,8 @@ def _place(position: submission_pb2.QueuePosition) -> str:
     return f"{ahead}, about {position.estimated_duration.seconds} s"
 
 
-_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
+# A board: each column with one unit and one number of decimals, so that its digits align.
+
 _SHARED = "entries whose intervals overlap with that of the best of their group share its rank"
 _TIES = {TieRule.SHARE: _SHARED, TieRule.EARLIEST: f"{_SHARED}, and the earliest is listed first"}
 _VISIBILITIES = {
@@ -211,7 +212,7 @@ def score_column(values: Sequence[float], kind: ScoreKind) -> Callable[[float], 
     """How the scores of one board are written: times in the unit of the shortest, speedups with three or four digits of the largest."""
     if kind is ScoreKind.TIME:
         shortest = min(values, default=1.0)
-        size, unit = next(((size, unit) for size, unit in _UNITS if shortest >= size), (1.0, "ns"))
+        size, unit = formatting.time_unit(shortest)
         digits = _decimals(shortest / size)
         return lambda value: f"{value / size:.{digits}f} {unit}"
     decimals = _decimals(max(values, default=1.0))

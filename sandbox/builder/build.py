@@ -106,7 +106,7 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
     if tried.code != BUILT or not hasattr(language, "remarks"):
         return tried, note
     remarks = language.remarks(job, {path: (files / path).read_text("utf-8") for path in job.sources})
-    return tried, replace(note, remarks=(*note.remarks, *remarks))
+    return tried, replace(note, remarks=remarks)
 
 
 def compile_sources(

@@ -129,7 +129,6 @@ class Compiling:
         if tried.artifact is None or tried.code != BUILT:
             raise CompileFailed(extension.name, tried.code, tried.log)
         self.notes.append(note)
-        self.remarks += note.remarks
         target.parent.mkdir(parents=True)
         target.write_bytes(tried.artifact)
         return target

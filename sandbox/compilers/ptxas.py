@@ -16,12 +16,11 @@ from typing import Any
 from sandbox.compilers.steps import STANDS_IN
 from sandbox.protocol.wire import KernelUse
 
-REMARK_LIMIT = 4
 _FUNCTION = re.compile(r"\.(?:entry|func)\s")
 _BODY = re.compile(r"\.entry\s+([\w$]+)")
 _DOUBLE = re.compile(r"\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|mad|fma|div|rcp|sqrt|rsqrt|neg|abs|min|max|cvt)(?:\.\w+)*\.f64[.\s]")
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
-_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d{1,9})\s[^\n]*?(?:inlined_at\s+(\d+)\s+(\d{1,9})\s.*)?$")
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d{1,9})\s[^\n]*?(?:inlined_at\s+\d+\s+(\d{1,9})\s.*)?$")
 KERNEL_LIMIT = 32
 NAME_LIMIT_CHARS = 200
 MANGLED_LIMIT_CHARS = 4000  # a longer one stays as it is
@@ -50,7 +49,7 @@ def float64_instructions(texts: Sequence[str]) -> dict[str, list[tuple[int, int]
             if _FUNCTION.search(line):
                 entry, place = named[1] if (named := _BODY.search(line)) is not None else None, (0, 0)
             elif (loc := _LOC.match(line)) is not None:
-                place = int(loc[2]), int(loc[4] or 0)
+                place = int(loc[2]), int(loc[3] or 0)
             elif entry is not None and _DOUBLE.match(line):
                 lines.setdefault(entry, []).append(place)
     return lines

@@ -98,7 +98,7 @@ class _Reader:
 
     def host(self, flag: str, value: str | None) -> None:
         """A flag of g++."""
-        name, standard = _name(flag), flag.partition("=")[2] or value or ""
+        name = _name(flag)
         if flag[:2] in ("-D", "-U", "-I"):
             text, value = (flag[2:], None) if len(flag) > 2 else (value or "", value)
             if flag[1] == "I" and self._is_own(Path(text)):
@@ -108,6 +108,7 @@ class _Reader:
             else:
                 self.flags.macros[re.split(r"[(=]", text)[0]] = text if flag[1] == "D" else None
         elif name == "std":
+            standard = flag.partition("=")[2] or value or ""
             if standard.removeprefix("gnu").removeprefix("c") != "++20":
                 self.unused(flag, value)
         elif name not in {"O2" if self._emulated else "O3", *_ALWAYS, *_QUIET} and _WARNING.fullmatch(flag) is None:

@@ -34,7 +34,6 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
         targets, blanks = _outputs(call, job, arena, empty)
-
         return Bound(
             launch=lambda: reference(arguments),
             finish=lambda outputs: _copy(outputs, targets),

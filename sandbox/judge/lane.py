@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from sandbox.devices import Device
-from sandbox.judge.baseline import Baseline, BaselineRun, runner_job
+from sandbox.judge.baseline import PASSED, Baseline, BaselineRun, runner_job
 from sandbox.judge.explain import explain
 from sandbox.judge.library_use import LibraryUse
 from sandbox.judge.measure import measure
@@ -32,14 +32,16 @@ from sandbox.protocol.gate import Call, GateViolated, Operation
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import rule_of
 
-PASSED = wire.TrialOutcome.PASSED
 PROFILE_S, PROFILE_FACTOR = 60.0, 20  # for profilers themselves; a launch under one takes longer
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
 
 
 class RestartNeeded(Exception):
-    """The baselines have to be timed before this kernel can be: it is verified, or was measured next to times that do not fit. Made of the
-    RestartCause."""
+    """The baselines have to be timed before this kernel can be: it is verified, or was measured next to times that do not fit."""
+
+    def __init__(self, cause: wire.RestartCause) -> None:
+        self.cause = cause
+        super().__init__(cause)
 
 
 def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
@@ -74,10 +76,9 @@ def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fa
                     yield from _verify_and_measure(job, subject, task, clock, libraries)
         yield wire.Finished(job_id=job.job_id)
     except RestartNeeded as need:
-        (cause,) = need.args
-        if cause is wire.RestartCause.OUTDATED:
+        if need.cause is wire.RestartCause.OUTDATED:
             baseline.kept.forget(job.problem)
-        yield wire.Restart(job_id=job.job_id, cause=cause)
+        yield wire.Restart(job_id=job.job_id, cause=need.cause)
     except GateViolated as violation:
         yield wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail=str(violation))
         yield wire.Finished(job_id=job.job_id)
@@ -92,11 +93,11 @@ def prepare(request: wire.Prepare, device: Device, baseline: Baseline) -> Iterat
     find out by itself what is wrong with the problem."""
     try:
         task = load_task(request.problem, device.TORCH)
-        timed = measured_workloads(task.spec, wire.Mode.BENCHMARK)
-        if baseline.kept.find(task.spec, timed, device.conditions()) is None:
+        workloads = measured_workloads(task.spec, wire.Mode.BENCHMARK)
+        if baseline.kept.find(task.spec, workloads, device.conditions()) is None:
             device.reserve(working_bytes(task.spec))
             with ExitStack() as links:
-                yield from baseline.place(task, timed, links)
+                yield from baseline.place(task, workloads, links)
         yield wire.Finished(job_id=request.job_id)
     except (torch.OutOfMemoryError, ReferenceFailed) as error:
         yield _problem_at_fault(request.job_id, request.problem, error)

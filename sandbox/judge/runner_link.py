@@ -3,6 +3,8 @@
 A limit does not count the time in which the runner waited for a core of a busy machine. The kernel accounts how long each thread has been
 ready to run without running (proc(5), /proc/PID/schedstat). The thread of the runner that waited most decides. A runner that starts many
 threads makes them wait for each other, so all of it is at most WAIT_FACTOR times the limit.
+
+Also reads how much CPU time a box, and the rest of the machine, used meanwhile.
 """
 
 from __future__ import annotations

@@ -342,9 +342,9 @@ def _samples(turns: Sequence[Sequence[int]], less_ns: Sequence[float], nulls: Se
     """All runs, less what the protocol took in their turn, and less what the median of a turn's null runs is above their steady mean: what
     is subtracted is a mean of the lower half, and what is shown is a median. No more than a subject that makes them scatter is believed
     anyway."""
-    scattered_ns = min(statistics.median(statistics.median(turn) - steady(turn) for turn in nulls), OWN_SLACK_NS) if nulls else 0.0
+    scatter_ns = min(statistics.median(statistics.median(turn) - steady(turn) for turn in nulls), OWN_SLACK_NS) if nulls else 0.0
     return wire.Samples(
-        durations_ns=tuple(round(run_ns - less - scattered_ns) for turn, less in zip(turns, less_ns, strict=True) for run_ns in turn)
+        durations_ns=tuple(round(run_ns - less - scatter_ns) for turn, less in zip(turns, less_ns, strict=True) for run_ns in turn)
     )
 
 

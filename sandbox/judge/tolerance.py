@@ -1,4 +1,4 @@
-"""Compares a snapshot with the reference.  Pure: tensors in, numbers out.
+"""Compares a snapshot with the reference; and what that needs of tensors: bits, dtypes, and the poison of what was not written.
 
 An element is right when |out - ref| <= atol + rtol * |ref| against PyTorch's result in the task's dtype, or against its fp64 result (a
 kernel is not blamed for PyTorch's own rounding). The whole output also keeps an fp64 error budget: rms(out - ref64) at most
@@ -235,8 +235,8 @@ def compare(
     if reference.dtype == FLOAT4:
         output, reference, unwritten = numbers(output).float(), numbers(reference).float(), unwritten.repeat_interleave(2, -1)
     references = [reference] if reference64 is None else [reference, reference64]
-    equal = reference.dtype in _NAN and torch.equal(output, reference)
-    if equal and not bool(unwritten.any()) and all(map(sum_is_finite, references)):
+    is_identical = reference.dtype in _NAN and torch.equal(output, reference)
+    if is_identical and not bool(unwritten.any()) and all(map(sum_is_finite, references)):
         # The output is PyTorch's to the last bit, and finite: its error is PyTorch's own, against the fp64 result.
         ratio = None
         if reference64 is not None:

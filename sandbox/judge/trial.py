@@ -254,9 +254,10 @@ def _scene(
 ) -> _RunBuffers:
     """Draw inputs in private memory, or take known ones. guarded: bands around the tensors have to be as they were."""
     problem, arena = bench.problem, runner.arena
-    key, drawn = ("", reused) if reused is not None else bench.ahead or bench.fresh_inputs(runner.device)
-    if reused is None:
-        bench.ahead = None
+    if reused is not None:
+        key, drawn = "", reused
+    else:
+        (key, drawn), bench.ahead = bench.ahead or bench.fresh_inputs(runner.device), None
     bands, guard = list[torch.Tensor](), torch.empty(0, dtype=torch.uint8)
     if guarded:
         guard = torch.frombuffer(bytearray(secrets.token_bytes(BAND_BYTES)), dtype=torch.uint8).to(runner.device.TORCH)
@@ -306,6 +307,84 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
         late_scalars=late,
         seed=secrets.randbits(63) | 1 if how.stir else 0,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets. span: how many bytes it takes
+    from begin on; others of its kind may follow at such steps."""
+
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    bands: tuple[tuple[int, int], ...]
+    begin: int
+    span: int
+
+
+def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
+    """How many bytes the tensor's elements take at this workload."""
+    return span(shape_of(tensor, axes)) * int(getattr(torch, tensor.dtype).itemsize)
+
+
+def memory_bytes(tensor: wire.TensorSpec, workload: wire.Workload) -> int:
+    """How many bytes of memory it takes, gaps included."""
+    return _slot(tensor, workload).element_count * int(getattr(torch, tensor.dtype).itemsize)
+
+
+def arena_bytes(problem: wire.ProblemSpec, train_bytes: int = 0) -> int:
+    """Enough for every workload, wherever its tensors are pushed, and for trains of train_bytes."""
+    return max(train_bytes, LEAST_ARENA_BYTES, *(placement_bytes(problem, workload) for workload in problem.workloads))
+
+
+def rounded(size_bytes: int) -> int:
+    """A round number that is no less: what an untrusted process can learn of it must not tell how large hidden workloads are."""
+    step = min(STEP_LIMIT_BYTES, max(LEAST_ARENA_BYTES, 1 << max(0, size_bytes.bit_length() - 1 - STEPS_BITS)))
+    return -(-size_bytes // step) * step
+
+
+def working_bytes(problem: wire.ProblemSpec) -> int:
+    """How much of the device's memory judging takes next to the arenas, at the largest workload, as a round number."""
+
+    def of(workload: wire.Workload) -> int:
+        inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (problem.inputs, problem.outputs))
+        of_train = 2 * min(TRAIN_BYTES, TRAIN_LIMIT * (inputs + outputs))  # private, and inside the clock
+        return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs + of_train
+
+    return rounded(SPARE_BYTES + max(of(workload) for workload in problem.workloads))
+
+
+def placement_bytes(problem: wire.ProblemSpec, workload: wire.Workload) -> int:
+    """The most that one placement takes."""
+    tensors = (*problem.inputs, *problem.outputs)
+    return sum(memory_bytes(tensor, workload) + 2 * BAND_BYTES + WANDER_BYTES + 2 * ALIGN_BYTES for tensor in tensors)
+
+
+def place(problem: wire.ProblemSpec, workload: wire.Workload, spare_bytes: int = 0) -> Placement:
+    """Draw a placement that begins in the first spare_bytes. A tensor ends at its last byte: the band begins right behind it."""
+    tensors = [(True, index, tensor) for index, tensor in enumerate(problem.inputs)]
+    tensors += [(False, index, tensor) for index, tensor in enumerate(problem.outputs)]
+    _RANDOM.shuffle(tensors)
+    inputs = [Slot(offset=0, shape=())] * len(problem.inputs)
+    outputs = [Slot(offset=0, shape=())] * len(problem.outputs)
+    begin = _RANDOM.randrange(max(spare_bytes, 1)) // ALIGN_BYTES * ALIGN_BYTES
+    bands, at = [], begin
+    for is_input, index, tensor in tensors:
+        if is_input and not tensor.shape:
+            continue  # a scalar goes by value
+        first = _align(at + BAND_BYTES + _RANDOM.randrange(WANDER_BYTES))
+        end = first + memory_bytes(tensor, workload)
+        bands += [(first - BAND_BYTES, first), (end, end + BAND_BYTES)]
+        (inputs if is_input else outputs)[index] = _slot(tensor, workload, first)
+        at = end + BAND_BYTES
+    return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands), begin=begin, span=_align(at) - begin)
+
+
+def _slot(tensor: wire.TensorSpec, workload: wire.Workload, offset: int = 0) -> Slot:
+    return Slot(offset=offset, shape=shape_of(tensor, workload.axes), strides=workload.strides.get(tensor.name, ()))
+
+
+def _align(offset: int) -> int:
+    return -(-offset // ALIGN_BYTES) * ALIGN_BYTES
 
 
 def expected(
@@ -386,81 +465,3 @@ def _compare_all(result: Run, bench: WorkloadContext) -> list[Comparison]:
         return expected(bench.reference64 or bench.reference, tensors, problem)
 
     return forgive_rounding_noise([comparison(index) for index in range(len(references))], result.inputs, references, exactly, comparison)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets. span: how many bytes it takes
-    from begin on; others of its kind may follow at such steps."""
-
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    bands: tuple[tuple[int, int], ...]
-    begin: int
-    span: int
-
-
-def byte_count(tensor: wire.TensorSpec, axes: dict[str, int]) -> int:
-    """How many bytes the tensor's elements take at this workload."""
-    return span(shape_of(tensor, axes)) * int(getattr(torch, tensor.dtype).itemsize)
-
-
-def memory_bytes(tensor: wire.TensorSpec, workload: wire.Workload) -> int:
-    """How many bytes of memory it takes, gaps included."""
-    return _slot(tensor, workload).element_count * int(getattr(torch, tensor.dtype).itemsize)
-
-
-def arena_bytes(problem: wire.ProblemSpec, train_bytes: int = 0) -> int:
-    """Enough for every workload, wherever its tensors are pushed, and for trains of train_bytes."""
-    return max(train_bytes, LEAST_ARENA_BYTES, *(placement_bytes(problem, workload) for workload in problem.workloads))
-
-
-def rounded(size_bytes: int) -> int:
-    """A round number that is no less: what an untrusted process can learn of it must not tell how large hidden workloads are."""
-    step = min(STEP_LIMIT_BYTES, max(LEAST_ARENA_BYTES, 1 << max(0, size_bytes.bit_length() - 1 - STEPS_BITS)))
-    return -(-size_bytes // step) * step
-
-
-def working_bytes(problem: wire.ProblemSpec) -> int:
-    """How much of the device's memory judging takes next to the arenas, at the largest workload, as a round number."""
-
-    def of(workload: wire.Workload) -> int:
-        inputs, outputs = (sum(memory_bytes(tensor, workload) for tensor in tensors) for tensors in (problem.inputs, problem.outputs))
-        of_train = 2 * min(TRAIN_BYTES, TRAIN_LIMIT * (inputs + outputs))  # private, and inside the clock
-        return INPUT_FACTOR * inputs + OUTPUT_FACTOR * outputs + of_train
-
-    return rounded(SPARE_BYTES + max(of(workload) for workload in problem.workloads))
-
-
-def placement_bytes(problem: wire.ProblemSpec, workload: wire.Workload) -> int:
-    """The most that one placement takes."""
-    tensors = (*problem.inputs, *problem.outputs)
-    return sum(memory_bytes(tensor, workload) + 2 * BAND_BYTES + WANDER_BYTES + 2 * ALIGN_BYTES for tensor in tensors)
-
-
-def place(problem: wire.ProblemSpec, workload: wire.Workload, spare_bytes: int = 0) -> Placement:
-    """Draw a placement that begins in the first spare_bytes. A tensor ends at its last byte: the band begins right behind it."""
-    tensors = [(True, index, tensor) for index, tensor in enumerate(problem.inputs)]
-    tensors += [(False, index, tensor) for index, tensor in enumerate(problem.outputs)]
-    _RANDOM.shuffle(tensors)
-    inputs = [Slot(offset=0, shape=())] * len(problem.inputs)
-    outputs = [Slot(offset=0, shape=())] * len(problem.outputs)
-    begin = _RANDOM.randrange(max(spare_bytes, 1)) // ALIGN_BYTES * ALIGN_BYTES
-    bands, at = [], begin
-    for is_input, index, tensor in tensors:
-        if is_input and not tensor.shape:
-            continue  # a scalar goes by value
-        first = _align(at + BAND_BYTES + _RANDOM.randrange(WANDER_BYTES))
-        end = first + memory_bytes(tensor, workload)
-        bands += [(first - BAND_BYTES, first), (end, end + BAND_BYTES)]
-        (inputs if is_input else outputs)[index] = _slot(tensor, workload, first)
-        at = end + BAND_BYTES
-    return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands), begin=begin, span=_align(at) - begin)
-
-
-def _slot(tensor: wire.TensorSpec, workload: wire.Workload, offset: int = 0) -> Slot:
-    return Slot(offset=offset, shape=shape_of(tensor, workload.axes), strides=workload.strides.get(tensor.name, ()))
-
-
-def _align(offset: int) -> int:
-    return -(-offset // ALIGN_BYTES) * ALIGN_BYTES

@@ -63,9 +63,9 @@ def test_a_kernel_whose_second_body_does_not_compile_has_its_first(builder):
 
 def test_a_kernel_is_built_with_its_entry_and_always_to_the_same_bytes(builder, device_kind):
     """Raw CUDA, one file. Nothing of a path or of the hour is in an artifact."""
-    built, again = builder({"kernel.cu": KERNEL}, device_kind), builder({"kernel.cu": KERNEL}, device_kind)
+    built, second = builder({"kernel.cu": KERNEL}, device_kind), builder({"kernel.cu": KERNEL}, device_kind)
     assert built.code == build.BUILT, built.log
-    assert "solve" in elf.exported_names(built.artifact) and built.artifact == again.artifact
+    assert "solve" in elf.exported_names(built.artifact) and built.artifact == second.artifact
     kernels = [(use.name, use.registers > 0) for use in built.note.kernels]
     assert kernels == ([("add(float const*, float*, long)", True)] if device_kind == "cuda" else [])
     assert built.note == wire.BuildNote(kernels=built.note.kernels)

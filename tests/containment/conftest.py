@@ -124,10 +124,10 @@ class Cage:
         ended = await self.run(attack, **options)
         return ended.output.decode(errors="replace").splitlines()
 
-    async def refuses(self, attack, denied, control, **protections):
-        """See that an attack prints `denied`, and as the control that it gets through without these protections."""
+    async def refuses(self, attack, denied, control, **options):
+        """See that an attack prints `denied`, and as the control that it gets through with these options."""
         assert await self.says(attack) == [denied]
-        assert await self.says(attack, **protections) == [control]
+        assert await self.says(attack, **options) == [control]
 
     async def on_host(self, attack, **options):
         """Run it on the bare host, where nothing keeps it in: the control of what no box can be without."""

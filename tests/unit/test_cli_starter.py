@@ -6,7 +6,7 @@ import pytest
 
 from grader.api.messages import problem_to_proto
 from grader.cli.exits import UsageError
-from grader.cli.problems import starter, starter_languages
+from grader.cli.starter import starter, starter_languages
 from grader.v1 import problem_pb2
 from grader.views.starter_files import starter_files
 from tests import fakes

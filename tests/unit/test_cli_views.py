@@ -9,7 +9,7 @@ from rich.text import Text
 
 from grader import errors
 from grader.api.statuses import failure_to_status
-from grader.cli import problems, report
+from grader.cli import report, starter
 from grader.cli.exits import Exit, UsageError, exit_of_error
 from grader.cli.progress import GradingStages, LiveStages
 from grader.cli.submit import exit_of
@@ -255,7 +255,7 @@ def test_a_terminal_has_a_row_for_each_stage() -> None:
 
 def shown_problem(problem: problem_pb2.Problem) -> str:
     out = io.StringIO()
-    Console(file=out, width=160, markup=False).print(*problems.render(problem), sep="\n")
+    Console(file=out, width=160, markup=False).print(*starter.render(problem), sep="\n")
     return out.getvalue()
 
 

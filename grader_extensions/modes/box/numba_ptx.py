@@ -23,6 +23,7 @@ from sandbox.compilers import ptxas
 from sandbox.protocol.wire import KernelUse
 
 PTXAS_S = 20.0
+REMARK_LIMIT = 4
 TRIPLE = "nvptx64-nvidia-cuda"
 NVIDIA_FILES = "backends/nvidia"  # in Triton's package
 _NARROW = frozenset(("float32", "float16"))
@@ -159,7 +160,7 @@ def numba_float64_remarks(kernel: NumbaKernel, path: str) -> tuple[str, ...]:
             why = f"{origin.source} is an {origin.type}, and with float32 that makes a float64"
             why = f"{origin.source} is a float64" if origin.type == "float64" else why
             sentences[f"{path}:{origin.line or line}: {does} in float64: {why}; write `{origin.remedy}`"] = None
-    return tuple(sentences)[: ptxas.REMARK_LIMIT]
+    return tuple(sentences)[:REMARK_LIMIT]
 
 
 def _promotions(types: Any) -> Iterator[tuple[int, _Origin, bool]]:

@@ -30,6 +30,11 @@ def leave(out, files=(), **profile):
     (out / PROFILE_NOTE).write_bytes(wire.encode(note))
 
 
+def take(out, tools, names=None):
+    """Take all fields that some box may claim."""
+    return profile.take(out, tools, names, ("architecture", "kernels", "launches", "findings", "access_counts"))
+
+
 def names(found):
     return [one.name for one in found.files]
 
@@ -39,7 +44,7 @@ def test_what_is_named_and_plain_is_taken(out):
     for name in ("a.ptx", "b.sass", "unnamed"):
         (out / name).write_text(name)
     leave(out, ["a.ptx", "b.sass"], tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),), architecture="sm_90a")
-    found = profile.take(out, TOOLS)
+    found = take(out, TOOLS)
     assert [(one.name, one.tool, one.content) for one in found.files] == [("a.ptx", "nvcc", b"a.ptx"), ("b.sass", "nvcc", b"b.sass")]
     assert found.profile.architecture == "sm_90a" and found.profile.remarks == () and not found.missing
 
@@ -51,7 +56,7 @@ def test_a_name_that_is_no_plain_name_is_never_opened(out, name):
     """And it is not quoted: the remark says that there was one."""
     (out / "a.ptx").write_text("a")
     leave(out, [name, "a.ptx"])
-    found = profile.take(out, TOOLS)
+    found = take(out, TOOLS)
     assert names(found) == ["a.ptx"] and found.profile.remarks == ("left out: a file without a plain name",)
 
 
@@ -62,7 +67,7 @@ def test_links_and_special_files_are_left_there(out):
     os.mkfifo(out / "pipe")
     (out / "plain").write_bytes(b"plain")
     leave(out, ["link", "hard", "directory", "pipe", "gone", "plain"])
-    found = profile.take(out, TOOLS)
+    found = take(out, TOOLS)
     assert names(found) == ["plain"] and all(SECRET not in one.content for one in found.files)
     assert "'link' is a symbolic link" in found.profile.remarks[0]
 
@@ -70,7 +75,7 @@ def test_links_and_special_files_are_left_there(out):
 @pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
 def test_the_note_itself_may_be_no_link(out, kind):
     leave(out, tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),))
-    assert profile.take(out, TOOLS).profile.tools  # the control
+    assert take(out, TOOLS).profile.tools  # the control
     text = (out / PROFILE_NOTE).read_bytes()
     (out / PROFILE_NOTE).unlink()
     if kind == "link":
@@ -78,7 +83,7 @@ def test_the_note_itself_may_be_no_link(out, kind):
         (out / PROFILE_NOTE).symlink_to(out.parent / "elsewhere")
     else:
         (os.mkfifo if kind == "pipe" else os.mkdir)(out / PROFILE_NOTE)
-    found = profile.take(out, TOOLS)
+    found = take(out, TOOLS)
     assert found.missing and found.profile == wire.KernelProfile() and found.files == ()
 
 
@@ -88,7 +93,7 @@ def test_a_file_over_the_limit_is_left_there(out):
     with (out / "fits").open("wb") as file:
         file.truncate(FILE_LIMIT_BYTES)
     leave(out, ["large", "fits"])
-    found = profile.take(out, TOOLS)
+    found = take(out, TOOLS)
     assert names(found) == ["fits"] and "'large' is over" in found.profile.remarks[0]
 
 
@@ -119,7 +124,7 @@ def test_a_note_with_more_names_than_files_may_be_is_cut(out):
     for number in range(FILE_COUNT_LIMIT + 5):
         (out / f"f{number}").write_bytes(b"x")
     leave(out, [f"f{number}" for number in range(FILE_COUNT_LIMIT + 5)])
-    found = profile.take(out, TOOLS)
+    found = take(out, TOOLS)
     assert len(found.files) == FILE_COUNT_LIMIT and f"all but the first {FILE_COUNT_LIMIT} files" in found.profile.remarks[0]
 
 
@@ -131,7 +136,7 @@ def test_a_note_with_more_names_than_files_may_be_is_cut(out):
 def test_a_note_of_another_form_is_no_note(out, content):
     """A fact that decides something is none either."""
     (out / PROFILE_NOTE).write_bytes(content)
-    found = profile.take(out, TOOLS)
+    found = take(out, TOOLS)
     assert found.missing and found.profile == wire.KernelProfile()
 
 
@@ -154,7 +159,7 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
         remarks=("r" * 999,) * 40,
         architecture="sm_90a\x1b" * 99,
     )
-    found = profile.take(out, TOOLS).profile
+    found = take(out, TOOLS).profile
     assert found.launches == (launch,) * (profile.LIST_LIMITS["launches"] - len(forged))
     assert (
         len(found.tools) == profile.LIST_LIMITS["tools"]
@@ -168,7 +173,7 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
 def test_a_note_with_a_number_that_no_fact_may_have_is_not_read(out):
     """The whole of it goes; an honest one has none."""
     leave(out, kernels=(wire.KernelUse(name="k", registers=-1),))
-    assert profile.take(out, TOOLS).missing == "it left a result that can't be read"
+    assert take(out, TOOLS).missing == "it left a result that can't be read"
 
 
 def test_a_box_speaks_for_its_own_tools_only(out):
@@ -178,6 +183,6 @@ def test_a_box_speaks_for_its_own_tools_only(out):
         (out / name).write_text(name)
     note = wire.ProfileNote(profile=wire.KernelProfile(tools=tools), files={"a.ptx": "nvcc", "b.ncu-rep": "ncu", "c.ptx": "nvcc"})
     (out / PROFILE_NOTE).write_bytes(wire.encode(note))
-    assert names(profile.take(out, ("nvcc",))) == ["a.ptx", "c.ptx"] and names(profile.take(out, ("nvcc",), ("a.ptx",))) == ["a.ptx"]
-    assert [one.name for one in profile.take(out, ("nvcc",)).profile.tools] == ["nvcc"]
-    assert "b.ncu-rep" in names(profile.take(out, ("nvcc", "ncu")))
+    assert names(take(out, ("nvcc",))) == ["a.ptx", "c.ptx"] and names(take(out, ("nvcc",), ("a.ptx",))) == ["a.ptx"]
+    assert [one.name for one in take(out, ("nvcc",)).profile.tools] == ["nvcc"]
+    assert "b.ncu-rep" in names(take(out, ("nvcc", "ncu")))

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from grader.api import messages
 from grader.cli.exits import UsageError
-from grader.cli.problems import sweep_range
+from grader.cli.starter import sweep_range
 from grader.formats import native
 from grader.model import Report, Submission, SubmissionState, Verdict
 from grader.rules.disclosure import Redactor

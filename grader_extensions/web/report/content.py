@@ -127,8 +127,8 @@ def _baseline_times(measurement: report_pb2.Measurement, name: str) -> dict[str,
 
 def _sample_charts(measurements: Sequence[report_pb2.Measurement], budget: ChartBudget) -> list[Markup]:
     """The samples of the kernel and its baselines, a chart for each of the first workloads; empty in the basic view, which has none."""
-    fewer = math.ceil(max(0, len(measurements) - budget.workload_count) / ROWS_OF_A_CHART)
-    chart_count, charts = max(0, budget.chart_count - fewer), []
+    omitted_count = math.ceil(max(0, len(measurements) - budget.workload_count) / ROWS_OF_A_CHART)
+    chart_count, charts = max(0, budget.chart_count - omitted_count), []
     shown = [(row, {"kernel": row.certified, **row.baselines}) for row in measurements[:chart_count]]
     most_samples = budget.sample_count * chart_count // budget.chart_count // max(sum(len(series) for _, series in shown), 1)
     for row, series in shown:

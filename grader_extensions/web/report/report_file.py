@@ -19,6 +19,8 @@ from grader_extensions.web.report import content
 
 # `style` is the hash of the one style sheet. frame-ancestors has no effect in a meta element.
 POLICY = "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
+HERE = Path(__file__).parent
+STYLE = HERE / "static" / "style.css"
 
 
 def report_file(submission: submission_pb2.Submission, *, autoescape: bool = True) -> str:
@@ -65,10 +67,6 @@ def data_link(text: str, content_type: str) -> str:
 def _cell(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-HERE = Path(__file__).parent
-STYLE = HERE / "static" / "style.css"
 
 
 def environment(autoescape: bool = True) -> jinja2.Environment:
