@@ -172,8 +172,9 @@ class CommandLine(Protocol):
 class SolutionReader(Protocol):
     """Group `grader.solution_files`: a function that reads files of `grader-cli submit` which end as its entry point is named: `json`."""
 
-    def __call__(self, path: Path, text: str) -> SubmittedFiles:
-        """Return the sources in a file's text. UsageError, which names the file, the key and the remedy."""
+    def __call__(self, path: Path, text: str, *, find_problem: bool) -> SubmittedFiles:
+        """Return the sources in a file's text. UsageError, which names the file, the key and the remedy. find_problem: name the directory
+        of the files that holds their problem, too; else a caller has one."""
 
 
 @runtime_checkable

@@ -92,9 +92,9 @@ def _read_solution(path: Path, file_count: int, problem: str | None) -> Submitte
     parse: extensions.SolutionReader | None = extensions.part(extensions.SOLUTION_FILES, SOLUTION_SUFFIX[1:])
     if parse is None:
         raise UsageError(f"sources: {path.name} is no source file; for solution files {extensions.HOW_TO_INSTALL}")
-    solution = parse(path, _content(path, limit_bytes=SOLUTION_LIMIT_BYTES))
+    solution = parse(path, _content(path, limit_bytes=SOLUTION_LIMIT_BYTES), find_problem=not problem)
     _check_size(solution.sources)
-    return replace(solution, problem_id=resource_id(PROBLEMS, problem), problem_dir=None) if problem else solution
+    return replace(solution, problem_id=resource_id(PROBLEMS, problem)) if problem else solution
 
 
 def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:

@@ -107,7 +107,9 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     unreached = calls.unreached_bodies(code)
     left_out = [*unreached, *replaced_where_undefined(code, emulation_limits.ARCHITECTURE_MACRO)]
     tokens = [token for token in every_token if not any(start <= token.start < end for start, end in left_out)]
-    emulation_limits.check(tokens, path, defined=calls.defined, readable=not readable_tree(code).has_error)
+    launches_in_device_code = any(token.text == "<<<" and token.in_device_code for token in tokens)
+    readable = not (launches_in_device_code and readable_tree(code).has_error)
+    emulation_limits.check(tokens, path, defined=calls.defined, readable=readable)
     edits = [*_words(tokens), *_launches(tokens), *_shared(tokens, path, code), *_entries(tokens, path, code), *_launch_api(tokens)]
     if device:
         edits += _waits(tokens)

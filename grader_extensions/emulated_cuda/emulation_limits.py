@@ -105,7 +105,8 @@ def open_headers() -> Path | None:
 def toolkit_has(name: str) -> bool:
     """Return whether the toolkit has a header of this name, open or not."""
     directory = open_headers()
-    return directory is not None and any((place / name).is_file() for place in (directory, directory.parent))
+    places = () if directory is None else (directory, directory.parent)
+    return any((place / name).is_file() for place in places if place.name in ("include", "cccl"))  # the parent of `include` is the toolkit
 
 
 def library_call(name: str) -> str | None:
@@ -156,9 +157,9 @@ def _declares(texts: str, name: str) -> bool:
     return re.search(rf"(?:#\s*define\s+|(?<!return)(?<![=(,;{{}}])[\w>*&]\s*[\s*&]){name}\s*[({{\[;=,)<:]", texts) is not None
 
 
-def check(tokens: list[Token], path: str, *, defined: Collection[str] = (), readable: bool = True) -> None:
+def check(tokens: list[Token], path: str, *, defined: Collection[str], readable: bool) -> None:
     """Raise Unsupported for the first thing in the file that the emulated device does not cover. defined: the sources' own functions.
-    readable: its syntax has no error."""
+    readable: the syntax of one with a launch in device code has no error."""
     for index, token in enumerate(tokens):
         if token.text == "<<<" and token.in_device_code and not readable:
             return  # a brace may be missing before it: the compiler says so

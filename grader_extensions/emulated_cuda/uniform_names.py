@@ -229,10 +229,10 @@ class UniformNames:
     """Those of one kernel."""
 
     def __init__(self, kernel: Node, body: Node, file: KernelFile) -> None:
-        self._device_variables = file.device_variables
         self._parameters = _parameters(kernel)
         self._common = {statement.id for statement in _common_statements(body)}  # by all threads, or by none
         self._declarations = _declarations(body)
+        self._varying = {"threadIdx", *self._parameters, *self._declarations, *file.device_variables}
         self._changes = _changes(body, file.by_value)
         self._names = {*self._parameters, *self._declarations}
         while (remaining := {name for name in self._names if self._keeps(name, self._names)}) != self._names:
@@ -336,8 +336,7 @@ class UniformNames:
     def _is_uniform(self, node: Node, names: set[str]) -> bool:
         if node.type == "identifier":
             name = text_of(node)
-            varying = ("threadIdx", *self._parameters, *self._declarations, *self._device_variables)
-            return name in names or name not in varying
+            return name in names or name not in self._varying
         if node.type == "field_expression":
             base = node.child_by_field_name("argument")
             if base is None or base.type != "identifier" or b"->" in (node.text or b""):

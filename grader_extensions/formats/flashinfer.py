@@ -258,8 +258,8 @@ def _definition(files: DefinitionFiles) -> Definition:
         definition = Definition.model_validate(json.loads(text))
     if not files.sol and definition.op_type is None:
         raise ProblemInvalid(str(files.definition), "op_type: is not there; add it")
-    for parameter, name in zip(definition.parameters(), definition.inputs, strict=False):
-        if files.sol and parameter != name:
+    for parameter, name in zip(definition.parameters() if files.sol else (), definition.inputs, strict=False):
+        if parameter != name:
             raise ProblemInvalid(
                 str(files.definition), f"reference: run's parameter {parameter!r} is the input {name!r}; give it that name"
             )

@@ -61,6 +61,10 @@ class TensorSchema(StrictModel):
     description: str | None = None
 
 
+def _parameters(arguments: ast.arguments) -> list[str]:
+    return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+
+
 class Definition(StrictModel):
     """definition.json."""
 
@@ -97,7 +101,7 @@ class Definition(StrictModel):
         functions = _definitions(self.reference)
         if RUN not in functions:
             raise ValueError(f"reference has no top-level function {RUN!r}; define it")
-        arguments, names = functions[RUN].args, self.parameters()
+        arguments, names = functions[RUN].args, _parameters(functions[RUN].args)
         if arguments.vararg is None and not len(names) - len(arguments.defaults) <= len(self.inputs) <= len(names):
             raise ValueError(f"reference's run({', '.join(names)}) does not take the {len(self.inputs)} inputs {', '.join(self.inputs)}")
         if self.custom_inputs_entrypoint is not None and self.custom_inputs_entrypoint not in functions:
@@ -106,8 +110,7 @@ class Definition(StrictModel):
 
     def parameters(self) -> list[str]:
         """Return run's names of its inputs."""
-        arguments = _definitions(self.reference)[RUN].args
-        return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+        return _parameters(_definitions(self.reference)[RUN].args)
 
     def sizes(self, var_sizes: dict[str, int]) -> dict[str, int]:
         """Every axis at a workload's var axes; ExpressionInvalid where one has no value."""

@@ -117,7 +117,7 @@ def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = 
         raise ProblemInvalid(str(path), f"precision {precision!r} is not known; take one of: {', '.join(PRECISIONS)}")
     source = read_text(path, SOURCE_LIMIT_BYTES, LAYOUT)
     if adjustments.constants:
-        known_constants = settable(path)
+        known_constants = _settable(path, source)
         if unknown := [name for name in adjustments.constants if name not in known_constants]:
             there = ", ".join(f"{name} = {value}" for name, value in known_constants.items()) or "nothing"
             raise ProblemInvalid(str(path), f"assigns no constant {unknown[0]!r} at its top level; it assigns {there}")
@@ -168,7 +168,11 @@ def compiled_languages() -> tuple[str, ...]:
 
 def settable(path: Path) -> dict[str, str]:
     """The constants that `Adjustments.constants` may set in the file path, with the text of their values."""
-    assignments = _assignments(parse_python(path, read_text(path, SOURCE_LIMIT_BYTES, LAYOUT), path.name))
+    return _settable(path, read_text(path, SOURCE_LIMIT_BYTES, LAYOUT))
+
+
+def _settable(path: Path, source: str) -> dict[str, str]:
+    assignments = _assignments(parse_python(path, source, path.name))
     texts = {name: ast.unparse(value) for name, value in assignments}
     return {name: text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..." for name, text in texts.items()}
 

@@ -22,19 +22,21 @@ _TVM = re.compile(r"\btvm/ffi/|\bTVM_FFI_")
 _MODULE = re.compile(r"PYBIND11_MODULE|TORCH_LIBRARY|TORCH_EXTENSION_NAME")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _Kind = TypeVar("_Kind", str, list[Any], dict[str, Any])
-_KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
+_KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "an object"}
 
 
-def parse(path: Path, text: str) -> SubmittedFiles:
-    """The solution in a file's text; the entry point's file is the first source. UsageError names the file, the key and what to do."""
+def parse(path: Path, text: str, *, find_problem: bool = True) -> SubmittedFiles:
+    """The solution in a file's text; the entry point's file is the first source. UsageError names the file, the key and what to do.
+
+    find_problem: look for the definition among the files of its set."""
     table = _object(path, text)
     try:
-        return _solution(table, path)
+        return _solution(table, path, find_problem=find_problem)
     except ValueError as error:
         raise UsageError(f"solution: {path}: {error}") from None
 
 
-def _solution(table: Mapping[str, Any], path: Path) -> SubmittedFiles:
+def _solution(table: Mapping[str, Any], path: Path, *, find_problem: bool) -> SubmittedFiles:
     """The solution in a table. ValueError names the key and what to do, as all below."""
     spec = _get(table, "spec", dict)
     entry_file, entry = _entry_point(_get(spec, "entry_point", str, "spec."))
@@ -49,7 +51,7 @@ def _solution(table: Mapping[str, Any], path: Path) -> SubmittedFiles:
     return SubmittedFiles(
         sources=sources,
         problem_id=problem_id_of(definition),
-        problem_dir=problem_near(path, definition),
+        problem_dir=problem_near(path, definition) if find_problem else None,
         language=language,
         entry=entry,
         notes=(f"compile_options of {path.name} are not used: {' '.join(flags)}",) if flags else (),

@@ -29,9 +29,11 @@ _HALVES = (torch.float16, torch.bfloat16)
 Replaced = Callable[..., Any]
 
 
-def careless(replaced: Mapping[str, Replaced], case: AdmissionCase, second: AdmissionCase) -> Tensors | None:
-    """The answer of the reference with other code in place of some operations; None where it calls none of them."""
-    replacing = _Replacing(replaced)
+def careless(replaced: Mapping[str, Replaced], case: AdmissionCase, second: AdmissionCase, *, needs: str = "") -> Tensors | None:
+    """The answer of the reference with other code in place of some operations; None where it calls none of them.
+
+    needs: what has to be called, too, where only operations of _BY_HAND are replaced."""
+    replacing = _Replacing(replaced, needs)
     try:
         with sdpa_kernel(SDPBackend.MATH), replacing:  # attention by products and a softmax, each of which the dispatcher sees
             outputs = case.answer(case.inputs)
@@ -69,15 +71,15 @@ def first_columns(count: int, right: torch.Tensor, case: AdmissionCase, second: 
 class _Replacing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs other code in place of some operations."""
 
-    def __init__(self, replaced: Mapping[str, Replaced]) -> None:
+    def __init__(self, replaced: Mapping[str, Replaced], needs: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._replaced, self._called = replaced, set[str]()
+        self._replaced, self._needs, self._called = replaced, needs, set[str]()
 
     @property
     def applies(self) -> bool:
-        """Return whether the result is what a careless kernel computes. The hand-written maximum counts where exp() is called, too."""
+        """Return whether the result is what a careless kernel computes."""
         used = self._called & self._replaced.keys()
-        return bool(used) and (self._replaced is not WITHOUT_MAXIMUM or bool(used - _BY_HAND.keys()) or "exp" in self._called)
+        return bool(used) and (not self._needs or bool(used - _BY_HAND.keys()) or self._needs in self._called)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = function.overloadpacket.__name__

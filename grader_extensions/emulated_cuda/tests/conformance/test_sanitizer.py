@@ -48,12 +48,13 @@ def expectation(lines: Sequence[str], first: int = 1) -> tuple[list[str], set[in
     return lines[0].removeprefix(FINDS).partition(".")[0].split(), marked
 
 
-def check(found: list[SanitizerFinding], words: list[str], lines: set[int]) -> None:
+def check(findings: list[SanitizerFinding], words: list[str], lines: set[int]) -> None:
+    """Assert that a finding has this severity, kind and lines, and that nothing else is worse."""
     severity, kind = SanitizerSeverity(words[0]), SanitizerKind(words[1])
-    assert (severity, kind, lines) in [(one.severity, one.kind, {one.line, one.other_line} - {0}) for one in found], found
-    # Nothing else is worse.
-    assert found[0].severity is severity
-    assert {one.kind for one in found if one.severity is SanitizerSeverity.ERROR} <= {kind}
+    places = [(finding.severity, finding.kind, {finding.line, finding.other_line} - {0}) for finding in findings]
+    assert (severity, kind, lines) in places, findings
+    assert findings[0].severity is severity
+    assert {finding.kind for finding in findings if finding.severity is SanitizerSeverity.ERROR} <= {kind}
 
 
 @pytest.mark.parametrize("source", MARKED)

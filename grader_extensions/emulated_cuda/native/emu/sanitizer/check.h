@@ -14,12 +14,12 @@
 
 #include <sys/mman.h>
 
-// What the sanitizer knows of every 4 bytes of device memory: who wrote and read it last, and which bytes exist and hold a value.
-// Shadow pages are made when their memory is first touched.  Nothing here is instrumented, and nothing allocates in a signal handler.
 // For what the compiler must not instrument: the hooks, and all that they call.
 #define EMU_RAW __attribute__((no_sanitize("thread", "alignment", "bounds")))
 #define EMU_COLD EMU_RAW __attribute__((noinline, cold))
 
+// What the sanitizer knows of every 4 bytes of device memory: who wrote and read it last, and which bytes exist and hold a value.
+// Shadow pages are made when their memory is first touched.  Nothing here is instrumented, and nothing allocates in a signal handler.
 namespace emu EMU_HIDDEN {
 namespace sanitizer {
 
@@ -762,7 +762,7 @@ EMU_COLD inline void bad_memory(const Cell& cell, uintptr_t address, uintptr_t c
     if (writes && cell.bits & read_only) report_read_only(address, place_in(who));
 }
 
-// The general form of a check, for what the short one in hooks.h leaves.
+// The general form of a check, for what the short one in sanitizer.h leaves.
 EMU_RAW inline bool may_race(uint32_t time) { return time >= clock.launch && (time >= clock.barrier || time < clock.block); }
 
 EMU_COLD inline uint32_t other_readers(const Cell& cell, uint32_t who) {

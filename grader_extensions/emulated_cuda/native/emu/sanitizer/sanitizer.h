@@ -9,8 +9,8 @@
 
 #include "counts.h"
 
-// Which bytes of a thread's local variables nothing has written.  `grader_extensions/emulated_cuda/emulation.py` marks where each variable without an initialiser begins and
-// ends.  The marks take its address, so g++ keeps it in memory and reports its accesses.
+// Which bytes of a thread's local variables nothing has written.  `emulation.py` marks where each variable without an initialiser begins
+// and ends.  The marks take its address, so g++ keeps it in memory and reports its accesses.
 namespace emu EMU_HIDDEN {
 namespace sanitizer {
 
