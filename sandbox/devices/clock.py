@@ -71,7 +71,7 @@ class _NativeRun(ctypes.Structure):
 
 class _Train(ctypes.Structure):
     _fields_ = [
-        *_words("runs run_count evict evict_bytes start published finished releasing go done launched number previous"),
+        *_words("runs run_count evict evict_bytes start spare published finished releasing go done launched number previous"),
         *_words("launch_limit_ns limit_ns"),
         ("link", ctypes.c_int),
         *_words("scalars scalar_count scalars_to"),
@@ -109,11 +109,14 @@ class NativeClock:
     """
 
     def __init__(self, cache: torch.Tensor, libcuda: ctypes.CDLL | None = None) -> None:
+        import torch
+
         self._cache = cache
         self._stage: torch.Tensor | None = None
         self._library = _compiled()
         self._libcuda = libcuda or ctypes.CDLL("libcuda.so.1")
-        self._start = cache.new_zeros(64)  # three words, of bytes at least
+        self._start = torch.zeros(1, dtype=torch.int64, pin_memory=cache.is_cuda)
+        self._spare = cache.new_zeros(16)  # two words, of bytes at least
         self._events: list[int] = []
         self._releasing = self._created("cuStreamCreate", NON_BLOCKING)
         self._driver = _DriverLibrary(*(ctypes.cast(getattr(self._libcuda, name), ctypes.c_void_p) for name in FUNCTIONS))
@@ -170,6 +173,7 @@ class NativeClock:
             evict=self._cache.data_ptr(),
             evict_bytes=self._cache.nbytes,
             start=self._start.data_ptr(),
+            spare=self._spare.data_ptr(),
             releasing=self._releasing,
             launch_limit_ns=LAUNCH_LIMIT_NS * len(runs),
             scalars=ctypes.addressof(values),

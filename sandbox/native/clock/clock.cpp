@@ -2,11 +2,14 @@
 // (DESIGN section 4).
 //
 // The runner enqueues all runs of a train first; each waits on the device until its inputs lie there. Then the judge enqueues one run after the
-// other, each when the one before it has ended, while a word of its own holds its stream back: so no host is inside the clock, and launches do
-// not overlap. A kernel that waits for its own device can't be enqueued ahead; after a while it is launched inside the clock. Behind its last run the runner waits once more, as it does behind each: without that wait the GPU
-// goes back to this process 2 us sooner (H100). Where scalars are inputs, a launch needs their values: then a train has one run, the clock
-// runs first, and `go` and the launch are inside it, for the subject as for the baseline and for null runs. The clock is the device's own, by
-// events of this process. For each run it starts before the first byte of the inputs is there and stops when the outputs are copied.
+// other, each when the one before it has ended, and holds the part inside the clock back by a word of its own until all of it is enqueued: so
+// no host is inside the clock, and launches do not overlap. What goes before takes the device longer than the host takes to enqueue, so the
+// device seldom waits: a stream that does costs a switch of processes. A kernel that waits for its own device can't be enqueued ahead; after
+// a while it is launched inside the clock. Behind its last run the runner waits once more, as it does behind each: without that wait the GPU
+// goes back to this process 2 us sooner (H100). Where scalars are inputs, a launch needs their values: then a train has one run, and `go`
+// follows the first event, for the subject as for the baseline and for null runs; the launch is inside the clock, most of it beside the copies
+// of inputs. The clock is the device's own, by events of this process. For each run it starts before the first byte of the inputs is there and
+// stops when the outputs are copied.
 //
 // Before each run the persisting part of the L2 cache is reset, and all of it is overwritten. The reset waits for every stream of this process,
 // and all that is enqueued later waits for the reset: that is why nothing of this process is held back meanwhile.
@@ -37,6 +40,8 @@ struct Driver {
     int (*query)(void* event);                                                          // cuEventQuery
 };
 
+constexpr int NOT_READY = 600;                 // CUDA_ERROR_NOT_READY
+
 constexpr unsigned int UNTIL_EQUAL = 1;        // CU_STREAM_WAIT_VALUE_EQ
 constexpr int64_t FINISHED_LIMIT_NS = 100000;  // after `done`: the number was written before it, or never
 constexpr int64_t RELEASE_LIMIT_NS = 10000000000;
@@ -66,7 +71,8 @@ struct Train {
     uint64_t run_count;
     uint64_t evict;  // an address whose overwriting leaves nothing of the inputs in the cache
     uint64_t evict_bytes;
-    uint64_t start;      // an address of this process that becomes `number` plus the run's index when a run may begin; words of no use follow
+    uint64_t* start;     // a word of the host that the device reads; becomes `number` plus the run's index when a run may begin
+    uint64_t spare;      // an address of two words of no use
     uint64_t published;  // an address that becomes `number` plus the run's index when the run's inputs lie there, and at last one more
     uint64_t finished;   // an address that becomes the same when what the runner launched has ended
     void* releasing;     // a stream that waits for no other
@@ -140,16 +146,11 @@ class Clock {
         const Run& run = train.runs[train.begun];
         const uint64_t number = train.number + train.begun;
         checked(driver.unpin());
-        if (!late) checked(driver.hold(nullptr, train.start, number, UNTIL_EQUAL));
-        for (uint64_t i = 0; i < run.fill_count; ++i) checked(driver.fill(train.start + 8, 0, 1, nullptr));
-        for (uint64_t i = 0; i < run.copy_count; ++i) checked(driver.copy(train.start + 8, train.start + 16, 8, nullptr));
+        for (uint64_t i = 0; i < run.fill_count; ++i) checked(driver.fill(train.spare, 0, 1, nullptr));
+        for (uint64_t i = 0; i < run.copy_count; ++i) checked(driver.copy(train.spare, train.spare + 8, 8, nullptr));
         evict();
+        checked(driver.hold(nullptr, uint64_t(train.start), number, UNTIL_EQUAL));
         checked(driver.record(run.begin, nullptr));
-        if (late) {
-            checked(driver.synchronize());  // the clock runs
-            for (uint64_t i = 0; i < train.scalar_count; ++i) train.scalars_to[i] = train.scalars[i];
-            __atomic_store_n(train.go, train.number, __ATOMIC_RELEASE);
-        }
         copy(run.publish, run.publish_count);
         evict();
         checked(driver.write(nullptr, train.published, number, 0));
@@ -158,7 +159,12 @@ class Clock {
         copy(run.snapshot, run.snapshot_count);
         checked(driver.record(run.end, nullptr));
         if (++train.begun == train.run_count) checked(driver.write(nullptr, train.published, number + 1, 0));
-        if (!late) checked(driver.write(train.releasing, train.start, number, 0));
+        __atomic_store_n(train.start, number, __ATOMIC_RELEASE);
+        if (!late) return;
+        while (driver.query(run.begin) == NOT_READY) {
+        }
+        for (uint64_t i = 0; i < train.scalar_count; ++i) train.scalars_to[i] = train.scalars[i];
+        __atomic_store_n(train.go, train.number, __ATOMIC_RELEASE);
     }
 
     // Until the runner has launched the whole train, or has answered, or its time for that is over.
