@@ -43,6 +43,7 @@ CANARY_LIMIT_NS = 50_000_000  # a kernel that is still running elsewhere takes t
 SETTLE_S = 10.0  # the driver takes a moment to take down what a killed process had
 LEAK_BYTES = 512 << 20
 PROBE_SOURCE = Path(__file__).parents[1] / "native" / "clock" / "probe.cu"
+TENSOR_LIMIT = 64
 SPAN_LIMIT = 64  # the largest; what a kernel takes as arguments is 4 KB
 BLOCK_SIZE, BLOCKS_PER_PROCESSOR, VECTOR_BYTES = 256, 8, 16
 Spans = Sequence[tuple[int, int]]  # addresses, and sizes in bytes
@@ -56,6 +57,7 @@ class CudaArena:
     def __init__(self, fd: int, size_bytes: int, handle: Any) -> None:
         self.fd, self.size_bytes, self._mapped_bytes = fd, size_bytes - ARENA_FLAG_BYTES, size_bytes
         self._handle = handle
+        self._tensors: dict[tuple[object, ...], torch.Tensor] = {}
         self._pointer = driver_result(driver.cuMemAddressReserve(size_bytes, 0, 0, 0))
         self._base = int(self._pointer)
         self.published = self._base + self.size_bytes
@@ -71,16 +73,22 @@ class CudaArena:
         return self._base + offset
 
     def tensor(self, offset: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] = ()) -> torch.Tensor:
-        """A tensor over these bytes, whose storage ends where it does; contiguous without strides."""
+        """A tensor over these bytes, whose storage ends where it does; contiguous without strides. The last are kept: where scalars are
+        late, a launch binds its tensors again, inside the clock."""
         kind: torch.dtype = getattr(torch, dtype)
-        count = span(shape, strides)
+        count, key = span(shape, strides), (offset, dtype, shape, strides)
         if count == 0:
             return torch.empty(shape, dtype=kind, device="cuda")
-        flat = torch.as_tensor(_Bytes(self._base + offset, count * kind.itemsize), device="cuda").view(kind)
-        return flat.as_strided(shape, strides) if strides else flat.view(shape)
+        if key not in self._tensors:
+            if len(self._tensors) >= TENSOR_LIMIT:
+                self._tensors.clear()
+            flat = torch.as_tensor(_Bytes(self._base + offset, count * kind.itemsize), device="cuda").view(kind)
+            self._tensors[key] = flat.as_strided(shape, strides) if strides else flat.view(shape)
+        return self._tensors[key]
 
     def close(self) -> None:
         """Unmap it here; the memory goes with its last holder."""
+        self._tensors.clear()
         driver_result(driver.cuCtxSynchronize())
         driver_result(driver.cuMemUnmap(self._pointer, self._mapped_bytes))
         driver_result(driver.cuMemAddressFree(self._pointer, self._mapped_bytes))

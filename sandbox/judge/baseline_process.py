@@ -67,7 +67,11 @@ def _outputs(
     call: Call, job: wire.RunnerJob, arena: Arena, empty: dict[tuple[int, ...], torch.Tensor]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-    return targets, [empty.setdefault((index, *target.shape), torch.empty_like(target)) for index, target in enumerate(targets)]
+    keys = [(index, *target.shape) for index, target in enumerate(targets)]
+    for key, target in zip(keys, targets, strict=True):
+        if key not in empty:
+            empty[key] = torch.empty_like(target)
+    return targets, [empty[key] for key in keys]
 
 
 def _span(slot: Slot, tensor: wire.TensorSpec, arena: Arena) -> tuple[int, int]:
