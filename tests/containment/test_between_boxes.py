@@ -88,14 +88,13 @@ def memory_toolchain_dir():
     """A copy of the toolchain in memory, as a server makes one."""
     with tempfile.TemporaryDirectory(prefix="grader-resident-") as place, asyncio.Runner() as runner:
         settings = BoxSettings(state_id=f"resident{os.getpid()}", runtime_dir=Path(place))
-        held = memory_toolchain(settings, wanted=True)
+        held = memory_toolchain(settings, wanted=True, linger_s=0)
         try:
             directory = runner.run(held.__aenter__())
         except MemoryToolchainUnavailable as error:
             pytest.skip(str(error))
         yield directory
-        runner.run(held.__aexit__(None, None, None))
-        assert not directory.exists()
+        runner.run(held.__aexit__(None, None, None))  # its keeper, or a server's, removes it
 
 
 @pytest.mark.slow
@@ -109,6 +108,37 @@ async def test_a_box_compiles_and_imports_torch_from_the_copy_in_memory(cage, me
     cage.settings = replace(cage.settings, memory_toolchain_dir=memory_toolchain_dir)
     assert await cage.says(asks, limits=ROOM) == ["compiled 0 0", "torch 3"]
     assert set(await cage.says(MOUNTS)) <= OF_ONE_BOX
+
+
+LOOKS_FOR_NAMES = """
+for number in range(20000):
+    try:
+        os.stat(f'/usr/lib/absent-{time.monotonic_ns()}-{number}')
+    except FileNotFoundError:
+        pass
+print('looked')
+"""
+
+
+def names_known_to_be_absent():
+    """How many the kernel remembers, of all file systems."""
+    return int(Path("/proc/sys/fs/dentry-state").read_text().split()[4])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_names_that_are_not_there_are_not_remembered(cage, memory_toolchain_dir):
+    """A later box is told faster that there is no file, where an earlier one has asked: locked pages of files on disk would not do.
+
+    The control: of the directory on disk every name is.
+    """
+    before = names_known_to_be_absent()
+    assert await cage.says(LOOKS_FOR_NAMES) == ["looked"]
+    assert names_known_to_be_absent() - before > 15_000
+    cage.settings = replace(cage.settings, memory_toolchain_dir=memory_toolchain_dir)
+    before = names_known_to_be_absent()
+    assert await cage.says(LOOKS_FOR_NAMES) == ["looked"]
+    assert names_known_to_be_absent() - before < 5_000
 
 
 async def test_reading_leaves_no_time_of_access(cage):
