@@ -128,4 +128,6 @@ class BubblewrapIsolation(HostIsolation):
                     words += ["--size", str(COVER_BYTES), "--perms", "0555", "--tmpfs", path, "--remount-ro", path]
                 elif Path(path).exists():
                     words += ["--ro-bind", "/dev/null", path]
+            # By clear_refs a box would mark pages that all boxes map. CUDA does not start without writing to /proc (304).
+            words += ["--remount-ro", "/proc"] if spec.gpu is None else []
         return [*words, "--remount-ro", "/dev", "--remount-ro", "/"] if self._protections.read_only_root else words

@@ -1,21 +1,25 @@
 """A copy of the host's toolchain in memory, which boxes see in place of the files on disk while a server serves.
 
-Which pages of a file on disk are cached is state that a box changes by reading and the next box can measure by the clock: bits from one box
-to the next. All pages of a tmpfs without swap are always there, and so are its directories.
+Which pages and names of a disk are cached is state that a box changes by reading and the next box can measure by the clock: bits from one
+box to the next. All pages of a tmpfs without swap are always there, so are its directories, and it remembers no name that it lacks.
+The servers of a user share a copy, and `toolchain_keeper.py` keeps it from one server to the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import hashlib
+import mmap
 import os
 import re
 import shutil
 import stat
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -31,14 +35,25 @@ log = structlog.get_logger()
 PLACE, PREFIX = Path("/dev/shm"), "grader-toolchain-"
 TMPFS_MAGIC = "tmpfs"
 FREE_FACTOR = 3  # so many times the copy's size has to be available
-COPIER_COUNT = 4
+PARTIAL_MODE, WHOLE_MODE = 0o700, 0o711  # of a copy's directory: by it a server knows that all of the copy is there
+KEEPER_SCRIPT = Path(__file__).with_name("toolchain_keeper.py")
+LINGER_S = 600.0  # so long a copy stays when its last server has gone
+KEEPER_START_S = 60.0
+PROGRESS_S = 2.0
+# Of GNU. A hole in a file would be filled by the first box that maps it.
+COPIER = ("xargs", "-0", "-P8", "-n200", "cp", "-P", "--parents", "--preserve=timestamps", "--sparse=never", "-t")
+CACHE = "/__pycache__/"
+USE_COUNT = 3  # referenced, then active, then referenced again
 ToolchainPart = tuple[str, os.stat_result]  # a file, directory or link, and its facts
 # What compilers, Python, torch, Triton and CUDA read; the rest of /usr/lib is of other programs.
 _LIBRARIES = re.compile(
     r"bfd-plugins|binfmt|ccache|clang.*|compat-ld|cuda.*|gcc.*|gold-ld|llvm.*|locale|nvidia.*|pkgconfig|python3.*|ssl|wsl|[a-z0-9_]+-linux-gnu.*"
 )
-_NEVER = frozenset({"/usr/share", "/usr/src", "/usr/games", "/usr/local/share", "/usr/local/src", "/usr/local/games"})
-_IN_SITE_PACKAGES = ("playwright", "torch/test", "pip", "mypy")
+# Of the Python that a virtual environment is made from: its tests, and its own packages, which the environment does not see.
+_PYTHON = Path(sys.base_prefix).resolve() / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+_NEVER = {"/usr/share", "/usr/src", "/usr/games", "/usr/local/share", "/usr/local/src", "/usr/local/games", str(_PYTHON / "test")}
+_NEVER |= {str(_PYTHON / "site-packages")} if sys.prefix != sys.base_prefix else set()
+_NEVER_BELOW = ("-linux-gnu/dri", *(f"/site-packages/{package}" for package in ("playwright", "torch/test", "pip", "mypy", "ray")))
 
 
 class MemoryToolchainUnavailable(IsolationBroken):
@@ -46,39 +61,45 @@ class MemoryToolchainUnavailable(IsolationBroken):
 
 
 @asynccontextmanager
-async def memory_toolchain(settings: BoxSettings, *, wanted: bool | None, place: Path = PLACE) -> AsyncIterator[Path | None]:
-    """The directory of this server's copy, removed at the end; None without one.
+async def memory_toolchain(
+    settings: BoxSettings, *, wanted: bool | None, place: Path = PLACE, limit_bytes: int | None = None, linger_s: float = LINGER_S
+) -> AsyncIterator[Path | None]:
+    """The directory of the copy, made unless there is one of the toolchain as it is now; None without a copy.
 
     wanted: None makes a copy where there is room, and warns where there is none; True raises MemoryToolchainUnavailable there.
+    limit_bytes: the memory that this process may use.
     """
-    await asyncio.to_thread(sweep, place)
-    directory, lock = place / f"{PREFIX}{settings.state_id}-{settings.run_id}", None
+    directory, lock = None, -1
     try:
         if wanted is False:
             raise MemoryToolchainUnavailable("--no-resident-toolchain")
         if settings.image is not None:
             raise MemoryToolchainUnavailable("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
-        lock = await asyncio.to_thread(_make_copy, settings, directory)
+        directory, lock = await asyncio.to_thread(_hold, settings, place, limit_bytes)
     except MemoryToolchainUnavailable as error:
         if wanted:
             raise
         log.warning("toolchain_on_disk", reason="box_root is an image" if settings.image else str(error))
     try:
-        yield None if lock is None else directory
+        if directory is not None:
+            keeper = (sys.executable, "-I", "-S", "-B", str(KEEPER_SCRIPT), str(directory), str(linger_s))
+            await asyncio.to_thread(subprocess.run, keeper, cwd="/", env={}, check=True, timeout=KEEPER_START_S)
+        yield directory
     finally:
-        if lock is not None:
-            await asyncio.to_thread(remove_tree, directory)
+        if directory is not None:
+            os.utime(lock)  # its keeper counts from here
             os.close(lock)
 
 
-def sweep(place: Path = PLACE) -> int:
-    """Remove the copies whose servers are gone: a live one holds a lock on its directory. Returns how many were removed."""
+def sweep(place: Path = PLACE, sparing: Path | None = None) -> int:
+    """Remove the copies of this user that no server holds by a lock, but for `sparing`. Returns how many were removed."""
     count = 0
-    for directory in sorted(place.glob(f"{PREFIX}*")):
+    for directory in sorted(set(place.glob(f"{PREFIX}*")) - {sparing}):
         with suppress(OSError):
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            descriptor = _open(directory)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.fchmod(descriptor, PARTIAL_MODE)
                 remove_tree(directory)
                 count += 1
             finally:
@@ -86,7 +107,7 @@ def sweep(place: Path = PLACE) -> int:
     return count
 
 
-def why_not(size_bytes: int, place: Path = PLACE) -> str | None:
+def why_not(size_bytes: int, place: Path = PLACE, limit_bytes: int | None = None) -> str | None:
     """Why a copy of this size can't be kept in `place`; None where it can."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     kinds = [kind for _, target, kind, *_ in mounts if target == str(place)]  # the last is on top
@@ -97,6 +118,7 @@ def why_not(size_bytes: int, place: Path = PLACE) -> str | None:
     if Path("/proc/swaps").read_text().count("\n") > 1:
         return "this host has swap, to which the copy's pages could go; turn it off with swapoff -a"
     free, available = shutil.disk_usage(place).free, read_host_memory().available_bytes
+    available = min(available, limit_bytes or available)  # a tmpfs counts in the cgroup of who writes it
     if free < size_bytes * 1.1:
         return f"{place} has {free >> 20} MiB free and the copy takes {size_bytes >> 20} MiB; enlarge it with mount -o remount,size="
     if available < FREE_FACTOR * size_bytes:
@@ -104,109 +126,155 @@ def why_not(size_bytes: int, place: Path = PLACE) -> str | None:
     return None
 
 
-def size_of(toolchain: Toolchain) -> int:
+def size_of(parts: list[ToolchainPart]) -> int:
     """How many bytes a copy takes."""
-    return _size_bytes(_parts(toolchain))
-
-
-def _size_bytes(parts: Iterable[ToolchainPart]) -> int:
     return sum(facts.st_size for _, facts in parts if stat.S_ISREG(facts.st_mode))
 
 
-def _make_copy(settings: BoxSettings, directory: Path) -> int:
-    """Make the copy; returns the descriptor whose lock says that its server lives."""
-    toolchain = host_toolchain(settings.runtime_dir / "etc", settings.hidden_paths)
-    parts = list(_parts(toolchain))
-    size_bytes = _size_bytes(parts)
-    if (reason := why_not(size_bytes, directory.parent)) is not None:
-        raise MemoryToolchainUnavailable(f"the toolchain is not kept in memory: {reason}")
-    directory.mkdir(mode=0o711)
-    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH)  # `sweep` asks for it alone
-        copy(parts, directory)
-    except (OSError, IsolationBroken) as error:
-        remove_tree(directory)
-        os.close(lock)
-        raise MemoryToolchainUnavailable(f"the toolchain could not be copied to {directory}: {error}") from error
-    log.info("toolchain_in_memory", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
-    return lock
+def _digest(parts: list[ToolchainPart]) -> str:
+    """Name a toolchain by its paths and what changes with a file. Python rewrites its cache at any time, and checks it against sources."""
+    digest = hashlib.sha256()
+    for path, facts in parts:
+        varies = not stat.S_ISDIR(facts.st_mode) and CACHE not in path
+        digest.update(repr((path, facts.st_mode, *((facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns) if varies else ()))).encode())
+    return digest.hexdigest()[:16]
 
 
-def copy(parts: list[ToolchainPart], directory: Path) -> None:
-    """Copy all parts to below `directory`, at their own paths there; OSError where one can't be copied whole."""
-    files, directories = [], []
-    for source, facts in parts:
-        target = mirrored(directory, Path(source))
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-        if stat.S_ISDIR(facts.st_mode):
-            target.mkdir(exist_ok=True, mode=0o755)
-            directories.append((target, facts))
-        elif stat.S_ISLNK(facts.st_mode):
-            target.symlink_to(os.readlink(source))  # noqa: PTH115  as it is, not resolved
-        else:
-            files.append((source, target))
-    with ThreadPoolExecutor(COPIER_COUNT, thread_name_prefix="toolchain") as pool:
-        for _ in pool.map(lambda file: _copy_file(*file), files):
-            pass
+def _open(directory: Path) -> int:
+    """Open a copy's directory, which any user may have made; OSError where it is not ours."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    if os.fstat(descriptor).st_uid == os.geteuid():
+        return descriptor
+    os.close(descriptor)
+    raise PermissionError(f"{directory} belongs to somebody else; remove it")
+
+
+def _hold(settings: BoxSettings, place: Path, limit_bytes: int | None) -> tuple[Path, int]:
+    """Return the copy's directory, and the descriptor whose lock keeps it."""
+    parts = parts_of(host_toolchain(settings.runtime_dir / "etc", settings.hidden_paths))
+    directory, size_bytes = place / f"{PREFIX}{os.geteuid()}-{_digest(parts)}", size_of(parts)
+    sweep(place, sparing=directory)
+    while True:  # until nobody removes it between two looks
+        if not directory.exists() and (reason := why_not(size_bytes, place, limit_bytes)) is not None:
+            raise MemoryToolchainUnavailable(f"the toolchain is not kept in memory: {reason}")
+        log.info("toolchain_wanted", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
+        try:
+            if (lock := take(directory, parts)) is not None:
+                log.info("toolchain_in_memory", directory=str(directory))
+                return directory, lock
+        except (OSError, IsolationBroken) as error:
+            raise MemoryToolchainUnavailable(f"the toolchain could not be copied to {directory}: {error}") from error
+
+
+def take(directory: Path, parts: list[ToolchainPart]) -> int | None:
+    """Lock a copy, made unless it is there; None where it has been removed meanwhile. Another server that makes it is waited for."""
+    with suppress(FileExistsError):
+        directory.mkdir(mode=PARTIAL_MODE)
+    with ExitStack() as opened:
+        lock = _open(directory)
+        opened.callback(os.close, lock)
+        with suppress(BlockingIOError):  # of a server that has it, or makes it
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_whole(lock, directory):
+                opened.callback(remove_tree, directory)
+                for leftover in directory.iterdir():  # its maker died
+                    remove_tree(leftover)
+                copy(parts, directory, lock)
+                os.fchmod(lock, WHOLE_MODE)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if not _is_whole(lock, directory):
+            return None
+        opened.pop_all()
+        return lock
+
+
+def _is_whole(lock: int, directory: Path) -> bool:
+    facts = os.fstat(lock)
+    return stat.S_IMODE(facts.st_mode) == WHOLE_MODE and directory.exists() and os.path.samestat(facts, directory.lstat())
+
+
+def copy(parts: list[ToolchainPart], directory: Path, *descriptors: int) -> None:
+    """Copy all parts to below `directory`, at their own paths there; IsolationBroken where one is not copied whole.
+
+    descriptors: inherited by the copier, which then has their locks too as long as it lives.
+    """
+    directories = [(mirrored(directory, Path(source)), facts) for source, facts in parts if stat.S_ISDIR(facts.st_mode)]
+    files = [(source, facts) for source, facts in parts if not stat.S_ISDIR(facts.st_mode)]
+    for target, _ in directories:
+        target.mkdir(parents=True, exist_ok=True, mode=0o755)
+    with tempfile.TemporaryFile() as sources:
+        sources.write(b"\0".join(os.fsencode(source).lstrip(b"/") for source, _ in files))
+        sources.seek(0)
+        words, silent = [*COPIER, str(directory)], subprocess.DEVNULL
+        with subprocess.Popen(words, stdin=sources, stderr=silent, cwd="/", umask=0o022, pass_fds=descriptors) as copier:
+            while copier.returncode is None:
+                log.info("toolchain_copying", free_mib=shutil.disk_usage(directory).free >> 20)
+                with suppress(subprocess.TimeoutExpired):
+                    copier.wait(PROGRESS_S)
+    for source, facts in files:  # whatever the copier says
+        path = f"{directory}{source}"
+        try:
+            copied = os.lstat(path)
+        except FileNotFoundError:
+            if CACHE in source or not os.access(source, os.R_OK):
+                continue  # boxes have no more rights than we
+            raise
+        if CACHE in source and copied.st_size != facts.st_size:
+            Path(path).unlink()
+        elif CACHE not in source and (copied.st_size, copied.st_mtime_ns) != (facts.st_size, facts.st_mtime_ns):
+            raise IsolationBroken(f"{source} was not copied whole; wait until no packages are installed, or free memory")
+        elif facts.st_size and stat.S_ISREG(facts.st_mode):
+            settle(path)
     for target, facts in reversed(directories):  # a directory's time counts for Python's finders
         os.utime(target, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
 
 
-def _copy_file(source: str, target: Path) -> None:
+def settle(path: str) -> None:
+    """Use every page until the kernel marks it active and referenced, where use changes nothing: `smaps` tells a box of these marks."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        facts = os.lstat(source)
-        shutil.copyfile(source, target)
-    except PermissionError:
-        return  # boxes have no more rights than we
-    except FileNotFoundError:
-        if "__pycache__" in source:
-            return  # Python replaces these at any time
-        raise
-    if (size := target.stat().st_size) != facts.st_size:
-        raise OSError(f"{source} has {facts.st_size} bytes, and {size} were copied")
-    target.chmod(stat.S_IMODE(facts.st_mode) & 0o755)  # nothing is setuid in a box
-    os.utime(target, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
+        for _ in range(USE_COUNT):
+            mmap.mmap(descriptor, 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ).close()
+    finally:
+        os.close(descriptor)
 
 
-def _parts(toolchain: Toolchain) -> Iterator[ToolchainPart]:
-    """Yield what is copied: everything that the binds show, once, less what `left_out` names and what boxes must not see."""
-    hidden = frozenset(toolchain.hidden_sources)
+def parts_of(toolchain: Toolchain) -> list[ToolchainPart]:
+    """Return what is copied: everything that the binds show, once, less what `left_out` names and what boxes must not see."""
+    hidden, parts = frozenset(toolchain.hidden_sources), list[ToolchainPart]()
     roots: list[str] = []
     for source in sorted({str(bind.source) for bind in toolchain.binds if bind.shared}):
         if not any(source.startswith(f"{root}/") for root in roots):
             roots.append(source)
-            yield from _below(source, hidden)
+            _add_below(parts, source, hidden)
     for source in sorted(str(bind.source) for bind in toolchain.library):  # may lie in what is hidden
         if not any(source.startswith(f"{root}/") for root in roots) or any(source.startswith(f"{directory}/") for directory in hidden):
-            yield from _below(source, frozenset())
+            _add_below(parts, source, frozenset())
+    return parts
 
 
-def _below(path: str, hidden: frozenset[str]) -> Iterator[ToolchainPart]:
-    facts = os.lstat(path)
-    yield path, facts
-    if not stat.S_ISDIR(facts.st_mode) or path in hidden or left_out(path):
-        return  # of what is left out there is an empty directory
-    try:
-        with os.scandir(path) as listing:
-            names = sorted(entry.name for entry in listing)
-    except PermissionError:
-        return
-    for name in names:
-        below = f"{path}/{name}"
-        with suppress(FileNotFoundError):
-            mode = os.lstat(below).st_mode
-            if stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISLNK(mode):
-                yield from _below(below, hidden)
+def _add_below(parts: list[ToolchainPart], path: str, hidden: frozenset[str]) -> None:
+    parts.append((path, os.lstat(path)))
+    waiting = [path] if stat.S_ISDIR(parts[-1][1].st_mode) else []
+    while waiting:
+        directory = waiting.pop()
+        if directory in hidden or left_out(directory):
+            continue  # of what is left out there is an empty directory
+        with suppress(PermissionError), os.scandir(directory) as listing:
+            for entry in sorted(listing, key=lambda entry: entry.name):
+                try:
+                    facts = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISDIR(facts.st_mode):
+                    waiting.append(entry.path)
+                if stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode):
+                    parts.append((entry.path, facts))
 
 
 def left_out(path: str) -> bool:
     """Return whether a directory stays empty in the copy: no box needs it."""
-    # Of the Python that a virtual environment is made from: its tests, and its own packages, which the environment does not see.
-    library = Path(sys.base_prefix).resolve() / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    if path in _NEVER or path == str(library / "test") or (path == str(library / "site-packages") and sys.prefix != sys.base_prefix):
-        return True
     parent, _, name = path.rpartition("/")
     if parent == "/usr/lib":
         return _LIBRARIES.fullmatch(name) is None
-    return "/site-packages/" in path and path.endswith(tuple(f"/site-packages/{package}" for package in _IN_SITE_PACKAGES))
+    return path in _NEVER or path.endswith(_NEVER_BELOW)

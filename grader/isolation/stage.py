@@ -26,6 +26,7 @@ def main() -> NoReturn:
     libc = ctypes.CDLL(None, use_errno=True)
     for entrance in config["entrances"]:
         Path(entrance).write_text("0")
+    Path("/proc/self/oom_score_adj").write_text("1000")  # a box dies first, not the server; its own /proc is read-only
     if config["binds"]:
         arrange(libc, config["binds"], config["tmp"])
     if config["uid"] is not None:

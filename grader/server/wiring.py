@@ -78,7 +78,8 @@ async def local(settings: Settings, *, proving: bool = True) -> AsyncIterator[Gr
         try:
             # A process shares the host's files anyhow: only of boxes anything is claimed.
             wanted = False if settings.sandbox == "process" else settings.resident_toolchain
-            directory = await stack.enter_async_context(memory_toolchain(boxes, wanted=wanted))
+            resident = memory_toolchain(boxes, wanted=wanted, limit_bytes=build_resources()[1])
+            directory = await stack.enter_async_context(resident)
         except MemoryToolchainUnavailable as error:
             raise SettingsInvalid("resident_toolchain", str(error)) from error
         boxes = replace(boxes, memory_toolchain_dir=directory)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation.memory_toolchain import MemoryToolchainUnavailable, memory_toolchain
+from grader.isolation.memory_toolchain import MemoryToolchainUnavailable, memory_toolchain, settle
 from grader.isolation.settings import BoxSettings
 
 # A file that every box has, of the host's toolchain.
@@ -88,14 +88,13 @@ def memory_toolchain_dir():
     """A copy of the toolchain in memory, as a server makes one."""
     with tempfile.TemporaryDirectory(prefix="grader-resident-") as place, asyncio.Runner() as runner:
         settings = BoxSettings(state_id=f"resident{os.getpid()}", runtime_dir=Path(place))
-        held = memory_toolchain(settings, wanted=True)
+        held = memory_toolchain(settings, wanted=True, linger_s=0)
         try:
             directory = runner.run(held.__aenter__())
         except MemoryToolchainUnavailable as error:
             pytest.skip(str(error))
         yield directory
-        runner.run(held.__aexit__(None, None, None))
-        assert not directory.exists()
+        runner.run(held.__aexit__(None, None, None))  # its keeper, or a server's, removes it
 
 
 @pytest.mark.slow
@@ -109,6 +108,98 @@ async def test_a_box_compiles_and_imports_torch_from_the_copy_in_memory(cage, me
     cage.settings = replace(cage.settings, memory_toolchain_dir=memory_toolchain_dir)
     assert await cage.says(asks, limits=ROOM) == ["compiled 0 0", "torch 3"]
     assert set(await cage.says(MOUNTS)) <= OF_ONE_BOX
+
+
+LOOKS_FOR_NAMES = """
+for number in range(20000):
+    try:
+        os.stat(f'/usr/lib/absent-{time.monotonic_ns()}-{number}')
+    except FileNotFoundError:
+        pass
+print('looked')
+"""
+
+
+def names_known_to_be_absent():
+    """How many the kernel remembers, of all file systems."""
+    return int(Path("/proc/sys/fs/dentry-state").read_text().split()[4])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_names_that_are_not_there_are_not_remembered(cage, memory_toolchain_dir):
+    """A later box is told faster that there is no file, where an earlier one has asked: locked pages of files on disk would not do.
+
+    The control: of the directory on disk every name is.
+    """
+    before = names_known_to_be_absent()
+    assert await cage.says(LOOKS_FOR_NAMES) == ["looked"]
+    assert names_known_to_be_absent() - before > 15_000
+    cage.settings = replace(cage.settings, memory_toolchain_dir=memory_toolchain_dir)
+    before = names_known_to_be_absent()
+    assert await cage.says(LOOKS_FOR_NAMES) == ["looked"]
+    assert names_known_to_be_absent() - before < 5_000
+
+
+MARKS = """
+BITS = '0110100110010110'
+file = os.open(os.path.realpath('/usr/lib/x86_64-linux-gnu/libstdc++.so.6'), os.O_RDONLY)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+def mapped(number, page_count):
+    address = libc.mmap(None, 4096 * page_count, 3, 2, file, (32 * number + 2 - page_count) * 4096)
+    ctypes.string_at(address + 4096 * (page_count - 1), 1)
+    return address
+"""
+READS = (
+    MARKS
+    + """
+for number, bit in enumerate(BITS):
+    if bit == '1':
+        os.pread(file, 4096, (32 * number + 1) * 4096)
+"""
+)
+CLEARS = (
+    MARKS
+    + """
+for number, bit in enumerate(BITS):
+    if bit == '1':
+        mapped(number, 1)
+attempt('clear', lambda: open('/proc/self/clear_refs', 'w').write('1'))
+"""
+)
+# A child has used none of its pages itself. Pages before them were written to: else a child begins without any.
+LOOKS_FOR_MARKS = (
+    MARKS
+    + """
+import re
+areas = [mapped(number, 2) for number in range(len(BITS))]
+for area in areas:
+    ctypes.memset(area, 1, 1)
+if os.fork() == 0:
+    sizes = [re.search(rf'(?ms)^0*{area:x}-.*?^Referenced: +(\\d+)', open('/proc/self/smaps').read())[1] for area in areas]
+    print(''.join('01'[size != '0'] for size in sizes), flush=True)
+    os._exit(0)
+os.wait()
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_using_a_page_leaves_no_mark(cage, memory_toolchain_dir):
+    """The control: where a box may write to its /proc, it takes the marks away, and the next box can tell."""
+    if cage.name == "docker":
+        pytest.skip("a container's /proc can be written to; docs/security.md says so")
+    cage.settings = replace(cage.settings, memory_toolchain_dir=memory_toolchain_dir)
+    assert await cage.says(LOOKS_FOR_MARKS) == ["1" * 16]
+    assert await cage.says(READS) == []
+    assert await cage.says(CLEARS) == ["clear DENIED EROFS"]
+    assert await cage.says(LOOKS_FOR_MARKS) == ["1" * 16]
+    assert await cage.says(CLEARS, without=["masked_proc"]) == ["clear THROUGH 1"]
+    assert await cage.says(LOOKS_FOR_MARKS) == ["1001011001101001"]
+    for path in memory_toolchain_dir.glob("usr/lib/x86_64-linux-gnu/libstdc++.so.6*"):
+        settle(str(path))
 
 
 async def test_reading_leaves_no_time_of_access(cage):

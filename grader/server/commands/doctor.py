@@ -29,7 +29,7 @@ from grader.errors import GraderError, LedgerUnreachable, ProblemInvalid, Settin
 from grader.intake.gate import submit_policy
 from grader.isolation import GpuAccess, IsolationBroken, probe
 from grader.isolation.gpu import DriverMissing, find_driver, kernel_version
-from grader.isolation.memory_toolchain import size_of, why_not
+from grader.isolation.memory_toolchain import parts_of, size_of, why_not
 from grader.isolation.select import make, survey
 from grader.isolation.settings import HOST_ROOT, BoxSettings
 from grader.isolation.toolchain import host_toolchain
@@ -43,7 +43,7 @@ from grader.server.commands.check import reading
 from grader.server.main import parser as server_parser
 from grader.server.server_state import lock_holder
 from grader.server.settings import USAGE_ERROR, parse_settings, print_json, print_line
-from grader.server.wiring import Wiring, local
+from grader.server.wiring import Wiring, build_resources, local
 from sandbox.protocol import box_modules
 from sandbox.protocol.entry_points import EntryPointInvalid
 
@@ -146,10 +146,10 @@ def toolchain(settings: Settings) -> CheckupFinding:
     if settings.resident_toolchain is False:
         return check(name, "off: --no-resident-toolchain, or GRADER_RESIDENT_TOOLCHAIN=0")
     with tempfile.TemporaryDirectory(prefix="grader-doctor-") as place:
-        size_bytes = size_of(host_toolchain(Path(place) / "etc", ()))
-    reason = why_not(size_bytes)
+        size_bytes = size_of(parts_of(host_toolchain(Path(place) / "etc", ())))
+    reason = why_not(size_bytes, limit_bytes=build_resources()[1])
     if reason is None:
-        return check(name, f"{size_bytes / 1024**3:.1f} GiB, copied when the server starts")
+        return check(name, f"{size_bytes / 1024**3:.1f} GiB, copied by the first server, and kept some minutes when the last has gone")
     if settings.resident_toolchain:
         return check(name, reason, "or leave --resident-toolchain out", wrong=True)
     return check(name, f"none: {reason}", "serve competitions with --resident-toolchain only")
