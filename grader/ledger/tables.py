@@ -165,6 +165,7 @@ judgements = sa.Table(
     *judged_columns(nullable=False),
     sa.Column("rejudge_id", sa.String(64)),
     sa.Column("create_time", UtcTime, nullable=False),
+    sa.Index(None, "source_number", "attempt"),
 )
 
 # Of a key only a digest is kept: what is read here opens nothing.
