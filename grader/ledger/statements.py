@@ -5,6 +5,7 @@ Parameters that are no columns begin with `by_`; what a column is set to is give
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -147,25 +148,40 @@ class SubmissionFilter:
     verdicts: Collection[Verdict] = ()
     id_prefix: str = ""
 
-    def where(self) -> list[sa.ColumnElement[bool]]:
-        """Return what rows have to be."""
-        conditions: list[sa.ColumnElement[bool]] = []
-        if self.user:
-            conditions.append(submissions.c.user_name == self.user)
-        if self.competition_id:
-            conditions.append(submissions.c.competition_id == self.competition_id)
-        if self.seen_by is not None:
-            is_theirs = submissions.c.user_name == self.seen_by
-            opened = () if self.tag else sorted(self.open_competitions)
-            conditions.append(sa.or_(is_theirs, submissions.c.competition_id.in_(opened)))
+    def newest(self, limit: int, before: int | None, problem_id: str, states: Collection[SubmissionState]) -> sa.Select[Any]:
+        """Select the newest that match, of these states where some are named. Of each state and verdict the newest are read from an index;
+        then those of all are put in order."""
+        numbers = sa.select(submissions.c.number).order_by(submissions.c.number.desc()).limit(limit)
+        if before is not None:
+            numbers = numbers.where(submissions.c.number < before)
+        choices = itertools.product(states or (None,), sorted(self.verdicts) or (None,))
+        parts = [numbers.where(*self._where(problem_id, state, verdict)).subquery() for state, verdict in choices]
+        chosen = sa.union_all(*(sa.select(part.c.number) for part in parts))
+        return sa.select(*LISTED).where(submissions.c.number.in_(chosen)).order_by(submissions.c.number.desc()).limit(limit)
+
+    def _where(self, problem_id: str, state: SubmissionState | None, verdict: Verdict | None) -> list[sa.ColumnElement[bool]]:
+        conditions, user = [submissions.c.rejudge_id.is_(None)], self.user or None
+        opened = () if self.tag else sorted(self.open_competitions)
+        if self.seen_by is not None and self.competition_id not in opened:
+            is_opened = submissions.c.competition_id.in_(opened)
+            if self.competition_id or not opened or self.user == self.seen_by:
+                conditions += [sa.false()] if user not in (None, self.seen_by) else []
+                user = self.seen_by
+            else:
+                conditions.append(is_opened if user else sa.or_(submissions.c.user_name == self.seen_by, is_opened))
         if self.tag:
             by_tag = sa.select(submission_tags.c.number).where(submission_tags.c.tag == self.tag)
-            user = self.user or self.seen_by
             conditions.append(submissions.c.number.in_(by_tag if user is None else by_tag.where(submission_tags.c.user_name == user)))
-        if self.verdicts:
-            conditions.append(submissions.c.verdict.in_(sorted(self.verdicts)))
-        if self.id_prefix:  # not LIKE, which takes no account of case in SQLite
-            conditions.append(sa.func.substr(submissions.c.submission_id, 1, len(self.id_prefix)) == self.id_prefix)
+        if self.id_prefix:  # a range of the index, which a database may sort by its language; not LIKE, which ignores case in SQLite
+            last = self.id_prefix.ljust(64, "z")
+            is_meant = sa.func.substr(submissions.c.submission_id, 1, len(self.id_prefix)) == self.id_prefix
+            by_id = sa.select(submissions.c.number).where(submissions.c.submission_id.between(self.id_prefix, last), is_meant)
+            conditions.append(submissions.c.number.in_(by_id))
+        columns = [submissions.c[name] for name in ("user_name", "competition_id", "problem_id", "verdict", "state")]
+        values = zip(columns, (user, self.competition_id or None, problem_id or None, verdict, state), strict=True)
+        # Only the first, which is the rarest, may choose an index: SQLite cannot tell, and takes any.
+        for place, (column, value) in enumerate((column, value) for column, value in values if value is not None):
+            conditions.append((sa.func.coalesce(column, "") if place else column) == value)
         return conditions
 
 

@@ -106,7 +106,7 @@ submissions = sa.Table(
     sa.Index(None, "problem_id", "number"),
     sa.Index(None, "content_digest", "number"),
     sa.Index(None, "user_name", "create_time"),
-    sa.Index(None, "competition_id", "problem_id", "number"),
+    *(sa.Index(None, name, "number") for name in ("user_name", "competition_id", "verdict")),
     # All that a board is made of: the rows themselves, with sources and reports, need not be read.
     sa.Index(
         "ix_submissions_board",
