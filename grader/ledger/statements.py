@@ -18,14 +18,20 @@ from grader.ledger import queue, records
 from grader.ledger.tables import events, judgements, problems, submission_tags, submissions, usage
 from grader.model import Lease, NewSubmission, Submission, SubmissionState, Verdict
 
-WITH_REPORT = [column for column in submissions.c if column.name != "sources"]
-LISTED = [column for column in WITH_REPORT if column.name != "report"]
+_REPORT = (
+    sa.select(judgements.c.report)
+    .where(judgements.c.number == submissions.c.number, judgements.c.sequence == submissions.c.judgement_count)
+    .scalar_subquery()
+    .label("report")
+)
+LISTED = [column for column in submissions.c if column.name != "sources"]
+WITH_REPORT = [*LISTED, _REPORT]
 
 INSERT_SUBMISSION = sa.insert(submissions).returning(submissions.c.number)
 INSERT_EVENT = sa.insert(events)
 INSERT_JUDGEMENT = sa.insert(judgements)
 
-ONE = sa.select(submissions).where(submissions.c.submission_id == sa.bindparam("by_submission"))
+ONE = sa.select(submissions, _REPORT).where(submissions.c.submission_id == sa.bindparam("by_submission"))
 EVENTS_AFTER = (
     sa.select(events)
     .join(submissions, submissions.c.number == events.c.number)
@@ -33,7 +39,7 @@ EVENTS_AFTER = (
     .order_by(events.c.sequence)
     .limit(sa.bindparam("by_limit"))
 )
-OF_REQUEST = sa.select(submissions).where(submissions.c.request_id == sa.bindparam("by_request"))
+OF_REQUEST = sa.select(submissions, _REPORT).where(submissions.c.request_id == sa.bindparam("by_request"))
 QUEUED_COUNT = (
     sa.select(sa.func.count().label("queued_count"))
     .select_from(submissions)
@@ -127,7 +133,7 @@ def tagged(connection: sa.Connection, user: str, tag: str, after_number: int, li
     return sorted((row.number, row.submission_id) for row in connection.execute(_FOLLOWING if after_number else _NEWEST, parameters).all())
 
 
-def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequence[sa.Column[Any]]) -> list[Submission]:
+def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequence[sa.ColumnElement[Any]]) -> list[Submission]:
     """These submissions as they are now, oldest first. columns: LISTED or WITH_REPORT."""
     query = sa.select(*columns).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
     return [records.submission(row) for row in connection.execute(query)]

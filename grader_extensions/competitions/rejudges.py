@@ -228,7 +228,7 @@ def apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
         "problem_digest": rejudge_items.c.problem_digest,
         "rejudge_id": rejudge_items.c.rejudge_id,
         "create_time": sa.literal(now, judgements.c.create_time.type),
-        **{name: rejudge_items.c[name] for name in FOUND},
+        **{name: rejudge_items.c[name] for name in (*FOUND, "report")},
     }
     joined = rejudge_items.join(_BASE, _IS_BASE).outerjoin(_RUN, _RUN.c.number == rejudge_items.c.run_number)
     connection.execute(sa.insert(judgements).from_select(list(values), sa.select(*values.values()).select_from(joined).where(mine)))

@@ -203,6 +203,7 @@ async def measure(count: int, directory: Path, steps: _Steps) -> tuple[float, Fi
                     await call()
                 used_ms.append((time.process_time() - before_s) * 1000)
                 steps_k.append(steps.count / 1000)
+                steps.count = 0
             figures[name] = min(used_ms), steps_k[0]
     return bytes_each, figures
 
