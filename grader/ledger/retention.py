@@ -50,7 +50,7 @@ class Retention:
     ) -> tuple[int, int]:
         """Look for them next to the writers, then ask again whether they are due, for a rejudge may have been made since. there: something
         is left to remove."""
-        table, query = change.table.name, sa.select(submissions.c.number).order_by(submissions.c.number).limit(BATCH)
+        table, query = str(change.table), sa.select(submissions.c.number).order_by(submissions.c.number).limit(BATCH)
         start = max(after, self._finished[table])
         numbers = await self._database.read(
             lambda connection: connection.scalars(query.where(due, there, submissions.c.number > start)).all()

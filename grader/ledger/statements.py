@@ -166,7 +166,8 @@ class SubmissionFilter:
         return sa.select(*LISTED).where(submissions.c.number.in_(chosen)).order_by(submissions.c.number.desc()).limit(limit)
 
     def _where(self, problem_id: str, state: SubmissionState | None, verdict: Verdict | None) -> list[sa.ColumnElement[bool]]:
-        conditions, user = [submissions.c.rejudge_id.is_(None)], self.user or None
+        conditions: list[sa.ColumnElement[bool]] = [submissions.c.rejudge_id.is_(None)]
+        user: str | None = self.user or None
         opened = () if self.tag else sorted(self.open_competitions)
         if self.seen_by is not None and self.competition_id not in opened:
             is_opened = submissions.c.competition_id.in_(opened)
