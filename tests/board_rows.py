@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from grader.ledger import Ledger, records
-from grader.ledger.tables import problems, submissions
+from grader.ledger.tables import FOUND, judgements, problems, submissions
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -64,6 +64,10 @@ async def filled(ledger: Ledger, made: list[dict[str, Any]]) -> None:
     def fill(connection: sa.Connection) -> None:
         document = records.to_text(fakes.problem("sum"))
         connection.execute(sa.insert(problems).values(digest="d", problem_id="sum", document=document, create_time=START))
-        connection.execute(sa.insert(submissions), made)
+        connection.execute(sa.insert(submissions), [{name: value for name, value in row.items() if name != "report"} for row in made])
+        own = ("number", "attempt", "problem_digest", "create_time", *FOUND)
+        columns = [*(submissions.c[name] for name in own), submissions.c.number, sa.literal(1), sa.literal(made[0]["report"])]
+        query = sa.select(*columns).where(submissions.c.verdict.is_not(None))
+        connection.execute(sa.insert(judgements).from_select([*own, "source_number", "sequence", "report"], query))
 
     await ledger.database.write(fill)

@@ -159,14 +159,8 @@ class Ledger:
         submission_filter: SubmissionFilter = ALL_SUBMISSIONS,
     ) -> tuple[list[Submission], int | None]:
         """Submissions, newest first, without sources and with the head of the report; and `before` of the next page."""
-        shown = (submissions.c.rejudge_id.is_(None), *submission_filter.where())
-        query = sa.select(*statements.LISTED).where(*shown).order_by(submissions.c.number.desc()).limit(size + 1)
-        if before is not None:
-            query = query.where(submissions.c.number < min(before, transactions.LARGEST))
-        if problem_id:
-            query = query.where(submissions.c.problem_id == problem_id)
-        if states:
-            query = query.where(submissions.c.state.in_(states))
+        before = None if before is None else min(before, transactions.LARGEST)
+        query = submission_filter.newest(size + 1, before, problem_id, states)
 
         def work(connection: sa.Connection) -> tuple[list[Submission], int | None]:
             rows = connection.execute(query).all()

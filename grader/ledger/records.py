@@ -140,10 +140,10 @@ def _report(values: sa.RowMapping) -> Report | None:
     if values["verdict"] is None:
         return None
     head = Report(verdict=Verdict(values["verdict"]), reason=values["reason"], summary=values["summary"])
-    if "report" not in values:
+    if (report := values.get("report")) is None:  # left out, or written by another transaction since this one began
         return head
     try:
-        return _REPORT.validate_python(json.loads(values["report"]))
+        return _REPORT.validate_python(json.loads(report))
     except ValueError:
         return dataclasses.replace(head, summary=f"{head.summary} {UNREADABLE}")
 

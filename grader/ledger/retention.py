@@ -6,7 +6,8 @@ what is in a rejudge that was neither applied nor discarded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -20,7 +21,6 @@ REMOVED = ""  # sources of a submission: never stored so otherwise, for there is
 _FINAL = tuple(state for state in SubmissionState if state.final)
 _OVER = ("applied", "discarded")  # states of a rejudge
 
-_Change = Callable[[Sequence[int]], sa.Executable]
 # Facts that no judgement is drawn from, of the submission that they are of or of one that it was run for.
 _IDLE = sa.and_(
     events.c.fact.is_not(None), ~sa.exists().where(judgements.c.source_number == events.c.number, judgements.c.attempt == events.c.attempt)
@@ -32,30 +32,39 @@ class Retention:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._finished = Counter[str]()  # by table: up to this number nothing is left, so that no later pass of this process looks there
 
     async def remove_sources(self, ended_before: datetime, over: Sequence[str], *, after: int = 0) -> tuple[int, int]:
         """Empty sources. over: the competitions whose submissions may be touched."""
-        due = sa.and_(_due(ended_before, over), submissions.c.sources != REMOVED)
-        return await self._batch(
-            due, after, lambda numbers: sa.update(submissions).where(submissions.c.number.in_(numbers)).values(sources=REMOVED)
-        )
+        there = submissions.c.sources != REMOVED
+        change = sa.update(submissions).values(sources=REMOVED)
+        return await self._batch(_due(ended_before, over), there, after, change)
 
     async def remove_events(self, ended_before: datetime, over: Sequence[str], *, after: int = 0) -> tuple[int, int]:
         """Delete facts of attempts that no judgement is drawn from. Changes of state stay."""
-        due = sa.and_(_due(ended_before, over), sa.exists().where(events.c.number == submissions.c.number, _IDLE))
-        return await self._batch(due, after, lambda numbers: sa.delete(events).where(events.c.number.in_(numbers), _IDLE))
+        there = sa.exists().where(events.c.number == submissions.c.number, _IDLE)
+        return await self._batch(_due(ended_before, over), there, after, sa.delete(events).where(_IDLE))
 
-    async def _batch(self, due: sa.ColumnElement[bool], after: int, change: _Change) -> tuple[int, int]:
-        """Look for them next to the writers, then ask again whether they are due, for a rejudge may have been made since."""
-        query = sa.select(submissions.c.number).order_by(submissions.c.number).limit(BATCH)
-        numbers = await self._database.read(lambda connection: connection.scalars(query.where(due, submissions.c.number > after)).all())
+    async def _batch(
+        self, due: sa.ColumnElement[bool], there: sa.ColumnElement[bool], after: int, change: sa.Update | sa.Delete
+    ) -> tuple[int, int]:
+        """Look for them next to the writers, then ask again whether they are due, for a rejudge may have been made since. there: something
+        is left to remove."""
+        table, query = str(change.table), sa.select(submissions.c.number).order_by(submissions.c.number).limit(BATCH)
+        start = max(after, self._finished[table])
+        numbers = await self._database.read(
+            lambda connection: connection.scalars(query.where(due, there, submissions.c.number > start)).all()
+        )
         if not numbers:
+            unfinished = query.where(sa.or_(sa.not_(due), there), submissions.c.number > self._finished[table])
+            first = await self._database.read(lambda connection: connection.scalar(unfinished.limit(1)))
+            self._finished[table] = max(self._finished[table], (first or 0) - 1)
             return after, 0
 
         def work(connection: sa.Connection) -> int:
-            still = connection.scalars(query.where(due, submissions.c.number.in_(numbers))).all()
+            still = connection.scalars(query.where(due, there, submissions.c.number.in_(numbers))).all()
             if still:
-                connection.execute(change(still))
+                connection.execute(change.where(change.table.c.number.in_(still)))
             return len(still)
 
         return numbers[-1], await self._database.write(work)

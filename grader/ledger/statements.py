@@ -5,6 +5,7 @@ Parameters that are no columns begin with `by_`; what a column is set to is give
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,14 +18,20 @@ from grader.ledger import queue, records
 from grader.ledger.tables import events, judgements, problems, submission_tags, submissions, usage
 from grader.model import Lease, NewSubmission, Submission, SubmissionState, Verdict
 
-WITH_REPORT = [column for column in submissions.c if column.name != "sources"]
-LISTED = [column for column in WITH_REPORT if column.name != "report"]
+_REPORT = (
+    sa.select(judgements.c.report)
+    .where(judgements.c.number == submissions.c.number, judgements.c.sequence == submissions.c.judgement_count)
+    .scalar_subquery()
+    .label("report")
+)
+LISTED = [column for column in submissions.c if column.name != "sources"]
+WITH_REPORT = [*LISTED, _REPORT]
 
 INSERT_SUBMISSION = sa.insert(submissions).returning(submissions.c.number)
 INSERT_EVENT = sa.insert(events)
 INSERT_JUDGEMENT = sa.insert(judgements)
 
-ONE = sa.select(submissions).where(submissions.c.submission_id == sa.bindparam("by_submission"))
+ONE = sa.select(submissions, _REPORT).where(submissions.c.submission_id == sa.bindparam("by_submission"))
 EVENTS_AFTER = (
     sa.select(events)
     .join(submissions, submissions.c.number == events.c.number)
@@ -32,7 +39,7 @@ EVENTS_AFTER = (
     .order_by(events.c.sequence)
     .limit(sa.bindparam("by_limit"))
 )
-OF_REQUEST = sa.select(submissions).where(submissions.c.request_id == sa.bindparam("by_request"))
+OF_REQUEST = sa.select(submissions, _REPORT).where(submissions.c.request_id == sa.bindparam("by_request"))
 QUEUED_COUNT = (
     sa.select(sa.func.count().label("queued_count"))
     .select_from(submissions)
@@ -126,7 +133,7 @@ def tagged(connection: sa.Connection, user: str, tag: str, after_number: int, li
     return sorted((row.number, row.submission_id) for row in connection.execute(_FOLLOWING if after_number else _NEWEST, parameters).all())
 
 
-def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequence[sa.Column[Any]]) -> list[Submission]:
+def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequence[sa.ColumnElement[Any]]) -> list[Submission]:
     """These submissions as they are now, oldest first. columns: LISTED or WITH_REPORT."""
     query = sa.select(*columns).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
     return [records.submission(row) for row in connection.execute(query)]
@@ -147,25 +154,41 @@ class SubmissionFilter:
     verdicts: Collection[Verdict] = ()
     id_prefix: str = ""
 
-    def where(self) -> list[sa.ColumnElement[bool]]:
-        """Return what rows have to be."""
-        conditions: list[sa.ColumnElement[bool]] = []
-        if self.user:
-            conditions.append(submissions.c.user_name == self.user)
-        if self.competition_id:
-            conditions.append(submissions.c.competition_id == self.competition_id)
-        if self.seen_by is not None:
-            is_theirs = submissions.c.user_name == self.seen_by
-            opened = () if self.tag else sorted(self.open_competitions)
-            conditions.append(sa.or_(is_theirs, submissions.c.competition_id.in_(opened)))
+    def newest(self, limit: int, before: int | None, problem_id: str, states: Collection[SubmissionState]) -> sa.Select[Any]:
+        """Select the newest that match, of these states where some are named. Of each state and verdict the newest are read from an index;
+        then those of all are put in order."""
+        numbers = sa.select(submissions.c.number).order_by(submissions.c.number.desc()).limit(limit)
+        if before is not None:
+            numbers = numbers.where(submissions.c.number < before)
+        choices = itertools.product(states or (None,), sorted(self.verdicts) or (None,))
+        parts = [numbers.where(*self._where(problem_id, state, verdict)).subquery() for state, verdict in choices]
+        chosen = sa.union_all(*(sa.select(part.c.number) for part in parts))
+        return sa.select(*LISTED).where(submissions.c.number.in_(chosen)).order_by(submissions.c.number.desc()).limit(limit)
+
+    def _where(self, problem_id: str, state: SubmissionState | None, verdict: Verdict | None) -> list[sa.ColumnElement[bool]]:
+        conditions: list[sa.ColumnElement[bool]] = [submissions.c.rejudge_id.is_(None)]
+        user: str | None = self.user or None
+        opened = () if self.tag else sorted(self.open_competitions)
+        if self.seen_by is not None and self.competition_id not in opened:
+            is_opened = submissions.c.competition_id.in_(opened)
+            if self.competition_id or not opened or self.user == self.seen_by:
+                conditions += [sa.false()] if user not in (None, self.seen_by) else []
+                user = self.seen_by
+            else:
+                conditions.append(is_opened if user else sa.or_(submissions.c.user_name == self.seen_by, is_opened))
         if self.tag:
             by_tag = sa.select(submission_tags.c.number).where(submission_tags.c.tag == self.tag)
-            user = self.user or self.seen_by
             conditions.append(submissions.c.number.in_(by_tag if user is None else by_tag.where(submission_tags.c.user_name == user)))
-        if self.verdicts:
-            conditions.append(submissions.c.verdict.in_(sorted(self.verdicts)))
-        if self.id_prefix:  # not LIKE, which takes no account of case in SQLite
-            conditions.append(sa.func.substr(submissions.c.submission_id, 1, len(self.id_prefix)) == self.id_prefix)
+        if self.id_prefix:  # a range of the index, which a database may sort by its language; not LIKE, which ignores case in SQLite
+            last = self.id_prefix.ljust(64, "z")
+            is_meant = sa.func.substr(submissions.c.submission_id, 1, len(self.id_prefix)) == self.id_prefix
+            by_id = sa.select(submissions.c.number).where(submissions.c.submission_id.between(self.id_prefix, last), is_meant)
+            conditions.append(submissions.c.number.in_(by_id))
+        columns = [submissions.c[name] for name in ("user_name", "competition_id", "problem_id", "verdict", "state")]
+        values = zip(columns, (user, self.competition_id or None, problem_id or None, verdict, state), strict=True)
+        # Only the first, which is the rarest, may choose an index: SQLite cannot tell, and takes any.
+        for place, (column, value) in enumerate((column, value) for column, value in values if value is not None):
+            conditions.append((sa.func.coalesce(column, "") if place else column) == value)
         return conditions
 
 

@@ -53,7 +53,7 @@ def judged_columns(*, nullable: bool = True) -> list[sa.Column[Any]]:
     ]
 
 
-FOUND = tuple(column.name for column in judged_columns())  # in three tables
+FOUND = tuple(column.name for column in judged_columns() if column.name != "report")  # in three tables; reports are in judgements
 
 # By digest, so that a submission is judged by the problem it was made for, whatever the files say now.
 problems = sa.Table(
@@ -73,7 +73,6 @@ submissions = sa.Table(
     sa.Column("request_id", sa.String(64), unique=True),
     sa.Column("problem_digest", sa.ForeignKey("problems.digest"), nullable=False),
     *texts(body_digest=64, problem_id=64, language=64, entry=256, device_kind=64, mode=32, state=16),
-    sa.Column("sources", sa.Text, nullable=False),
     sa.Column("create_time", UtcTime, nullable=False),
     sa.Column("start_time", UtcTime),
     sa.Column("end_time", UtcTime),
@@ -88,7 +87,7 @@ submissions = sa.Table(
     sa.Column("competition_id", sa.String(64), nullable=False, server_default=""),
     sa.Column("priority", sa.Integer, nullable=False, server_default="1"),  # the queue's first order; smaller is sooner
     sa.Column("rejudge_id", sa.String(64)),  # of a run that a rejudge asked for: no user's submission, and on no list
-    *judged_columns(),
+    *(column for column in judged_columns() if column.name in FOUND),
     sa.Column("judgement_count", sa.Integer, nullable=False, server_default="0"),
     sa.Column("tags", sa.Text, nullable=False, server_default=""),  # joined by commas; also in submission_tags
     sa.Column("parent_id", sa.String(64), nullable=False, server_default=""),
@@ -100,13 +99,14 @@ submissions = sa.Table(
     sa.Column("withdraw_time", UtcTime),  # this and the next two: while it is withdrawn from its competition
     sa.Column("withdraw_user", sa.String(64)),
     sa.Column("withdraw_reason", sa.String(400)),
+    sa.Column("sources", sa.Text, nullable=False),  # last: SQLite reads all of it to get at what lies behind
     sa.Index(None, "state", "number"),
     # All that the queue's order needs, so that no row is read for it: sources lie in the way of what comes behind them.
     sa.Index("ix_submissions_queue", *("state", "priority", "number", "user_name", "device_kind", "rejudge_id", "mode", "submission_id")),
     sa.Index(None, "problem_id", "number"),
     sa.Index(None, "content_digest", "number"),
     sa.Index(None, "user_name", "create_time"),
-    sa.Index(None, "competition_id", "problem_id", "number"),
+    *(sa.Index(None, name, "number") for name in ("user_name", "competition_id", "verdict")),
     # All that a board is made of: the rows themselves, with sources and reports, need not be read.
     sa.Index(
         "ix_submissions_board",
@@ -153,7 +153,8 @@ artifacts = sa.Table(
     sa.Index(None, "create_time"),
 )
 
-# Append-only: every judgement of a submission; the last one is also in its row. source_number: whose events hold its facts.
+# Append-only: every judgement of a submission; the last one, but for its report, is also in its row. source_number: whose events hold
+# its facts.
 judgements = sa.Table(
     "judgements",
     metadata,
@@ -165,6 +166,7 @@ judgements = sa.Table(
     *judged_columns(nullable=False),
     sa.Column("rejudge_id", sa.String(64)),
     sa.Column("create_time", UtcTime, nullable=False),
+    sa.Index(None, "source_number", "attempt"),
 )
 
 # Of a key only a digest is kept: what is read here opens nothing.

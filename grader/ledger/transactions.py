@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, QuotaExceeded, RequestIdReused, SubmissionNotFound
 from grader.ledger import queue, records, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.tables import artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions
+from grader.ledger.tables import FOUND, artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
@@ -36,7 +36,7 @@ class Fault(IntEnum):
 
 REUSED_FOR = timedelta(days=1)  # the result of an identical submission: compilers, drivers and this grader change
 _NEWEST = (
-    sa.select(submissions, judgements.c.source_number, judgements.c.attempt.label("source_attempt"))
+    sa.select(submissions, judgements.c.report, judgements.c.source_number, judgements.c.attempt.label("source_attempt"))
     .join(judgements, sa.and_(judgements.c.number == submissions.c.number, judgements.c.sequence == submissions.c.judgement_count))
     .where(
         submissions.c.content_digest == sa.bindparam("by_content"),
@@ -176,10 +176,11 @@ def submit(
     if earlier is not None:  # its facts stay where they are: no worker takes it, and nobody is charged
         report, source_number, source_attempt = earlier
         columns = records.judged(report)
-        row = _move(connection, submissions.c.number == number, now, SubmissionState.SUCCEEDED, judgement_count=1, **columns)
+        head = {name: columns[name] for name in FOUND}
+        row = _move(connection, submissions.c.number == number, now, SubmissionState.SUCCEEDED, judgement_count=1, **head)
         assert row is not None
         _record_judgement(connection, now, row, columns, source_number, source_attempt)
-        return records.submission(row)
+        return replace(records.submission(row), report=report)
     tell(connection, NewsKind.QUEUED, submission_id)
     return Submission(
         submission_id=submission_id, new=new_submission, problem_digest=problem.digest, state=SubmissionState.QUEUED, create_time=now
@@ -315,7 +316,8 @@ def _insert_artifacts(connection: sa.Connection, now: datetime, number: int, att
 def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
     """Record the verdict, after the last facts."""
     columns = records.judged(report)
-    row = _fenced_row(connection, statements.SETTLE, worker_lease, by_count=len(facts), end_time=now, **columns)
+    head = {name: columns[name] for name in FOUND}
+    row = _fenced_row(connection, statements.SETTLE, worker_lease, by_count=len(facts), end_time=now, **head)
     events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
     connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
     _insert_artifacts(connection, now, row.number, row.attempt, facts)

@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound, WithdrawalRefused
-from grader.ledger import records, transactions
+from grader.ledger import transactions
 from grader.ledger.tables import bans, competition_actions, submissions
 from grader.model import Caller, Submission
 from grader.rules.quotas import shown_time
@@ -127,10 +127,9 @@ def _submission(connection: sa.Connection, submission_id: str) -> Submission:
 def _changed(
     connection: sa.Connection, now: datetime, submission: Submission, kind: ActionKind, user: str, reason: str, values: Mapping[str, object]
 ) -> Submission:
-    changing = sa.update(submissions).where(submissions.c.submission_id == submission.submission_id).values(values).returning(submissions)
-    row = connection.execute(changing).one()
+    connection.execute(sa.update(submissions).where(submissions.c.submission_id == submission.submission_id).values(values))
     _record(connection, now, submission.new.competition_id, kind, user, submission.submission_id, reason)
-    return records.submission(row)
+    return transactions.get(connection, submission.submission_id)
 
 
 def _record(connection: sa.Connection, now: datetime, competition_id: str, kind: ActionKind, user: str, subject: str, reason: str) -> None:

@@ -181,11 +181,13 @@ class RejudgeCalls:
 
     async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:
         competitions = self._competitions.all()
-        return await self._read(
-            lambda connection: _rejudge_to_proto(
-                rejudges.get(connection, rejudge_id), rejudges.changes(connection, rejudge_id, competitions)
-            )
-        )
+
+        def read(connection: sa.Connection) -> rejudge_pb2.Rejudge:
+            rejudge = rejudges.get(connection, rejudge_id)
+            decided = rejudge.state is not RejudgeState.RUNNING or rejudge.pending_count == rejudge.failed_count
+            return _rejudge_to_proto(rejudge, rejudges.changes(connection, rejudge_id, competitions) if decided else ())
+
+        return await self._read(read)
 
     async def _top(self, order: RejudgeOrder) -> list[str]:
         """The best of each problem's boards: of the devices that the runs are to be on, or of all where nobody has been on those.

@@ -75,7 +75,7 @@ def candidates(connection: sa.Connection, order: RejudgeOrder, submission_ids: S
     query = query.where(submissions.c.mode != wire.Mode.SWEEP)  # it has sizes of its own, which the problem does not know
     queries = [query.where(submissions.c.submission_id.in_(chunk)) for chunk in _chunks(submission_ids or ())]
     if submission_ids is None:
-        query = query.where(submissions.c.state == SubmissionState.SUCCEEDED)
+        query = query.where(sa.func.coalesce(submissions.c.state, "") == SubmissionState.SUCCEEDED)  # by no index: most are
         fields = {"problem_id": order.problem_id, "competition_id": order.competition_id}
         queries = [query.filter_by(**{name: value for name, value in fields.items() if value})]
     by_id = {row.submission_id: row for chunk_query in queries for row in connection.execute(chunk_query)}
@@ -228,7 +228,7 @@ def apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
         "problem_digest": rejudge_items.c.problem_digest,
         "rejudge_id": rejudge_items.c.rejudge_id,
         "create_time": sa.literal(now, judgements.c.create_time.type),
-        **{name: rejudge_items.c[name] for name in FOUND},
+        **{name: rejudge_items.c[name] for name in (*FOUND, "report")},
     }
     joined = rejudge_items.join(_BASE, _IS_BASE).outerjoin(_RUN, _RUN.c.number == rejudge_items.c.run_number)
     connection.execute(sa.insert(judgements).from_select(list(values), sa.select(*values.values()).select_from(joined).where(mine)))

@@ -63,6 +63,8 @@ def write_first_version(connection):
             index.drop(connection)
         for name in table.c.keys() - rows[0].keys():
             connection.execute(sa.text(f"ALTER TABLE {table.name} DROP COLUMN {name}"))
+        for name in rows[0].keys() - table.c.keys():
+            connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {name} TEXT"))
     for table, rows in FIRST_VERSION.items():
         types = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table)}
         for row in rows:
@@ -159,7 +161,7 @@ def test_an_upgrade_makes_the_tables_that_a_new_ledger_has(opened):
         migrate.migrate(connection)
         new = shape(connection)
         write_first_version(connection)
-        assert shape(connection) < new
+        assert not shape(connection) >= new
         migrate.migrate(connection)
         assert shape(connection) == new and migrate.current(connection) == migrate.HEAD
 
@@ -169,7 +171,7 @@ def test_nobody_changes_a_table_without_a_new_version():
     columns = [f"{one} {one.type!r} {one.nullable} {one.primary_key}" for table in metadata.sorted_tables for one in table.c]
     indexes = [f"{one.name} {one.columns.keys()}" for table in metadata.sorted_tables for one in table.indexes]
     digest = hashlib.sha256("\n".join(sorted(columns + indexes)).encode()).hexdigest()
-    assert (migrate.HEAD, digest[:16]) == ("0011", "cf991581d8cf3998")
+    assert (migrate.HEAD, digest[:16]) == ("0014", "910e177712f6e647")
 
 
 async def test_a_ledger_of_a_newer_grader_is_refused_and_left_as_it_is(empty, opened):
@@ -232,6 +234,7 @@ async def test_rows_of_deleted_features_do_not_keep_a_ledger_from_opening(empty,
         write_first_version(connection)
         migrate.migrate(connection)
         set_version(connection, "0010")
+        connection.execute(sa.text("ALTER TABLE submissions ADD COLUMN report TEXT"))
         connection.execute(sa.text("ALTER TABLE keys ADD COLUMN registered_for VARCHAR(64) DEFAULT '' NOT NULL"))
         for table in tables:
             connection.execute(sa.text(f"CREATE TABLE {table}"))

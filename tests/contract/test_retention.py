@@ -111,6 +111,20 @@ async def test_facts_of_attempts_that_do_not_count_go_alone(ledger, clock):
     assert await has_sources(ledger, submission_id)
 
 
+async def test_a_later_pass_begins_behind_what_is_finished(ledger, clock):
+    """Sources that are put back there by hand stay; what became due since is removed."""
+    old = await graded(ledger)
+    clock.now += timedelta(days=20)
+    young = await graded(ledger)
+    clock.now += timedelta(days=15)
+    assert await remove_due(ledger, MONTH, NoCompetitions()) == Counter(sources=1)
+    put_back = sa.update(submissions).where(submissions.c.submission_id == old).values(sources="[]")
+    await ledger.database.write(lambda connection: connection.execute(put_back))
+    clock.now += timedelta(days=20)
+    assert await remove_due(ledger, MONTH, NoCompetitions()) == Counter(sources=1)
+    assert not (await ledger.get(old)).sources_removed and not await has_sources(ledger, young)
+
+
 @pytest.mark.parametrize(("ends", "kept"), [(timedelta(days=90), True), (timedelta(days=40), True), (timedelta(days=5), False)])
 async def test_a_competitions_sources_stay_as_long_after_its_end(ledger, clock, ends, kept):
     """While it runs, and for its final after that; those of no competition go meanwhile."""

@@ -50,7 +50,7 @@ async def test_a_stored_report_that_cannot_be_read_is_shown_by_its_head(client, 
     broken, right = await client.batch_submit([kernel("wrong", tags=["run"]), kernel("accept", tags=["run"])])
     assert len([one async for one in client.watch_many(tag="run")]) >= 2
     with contextlib.closing(sqlite3.connect(settings.state_dir / LEDGER_NAME)) as ledger, ledger:
-        ledger.execute("UPDATE submissions SET report = '{}' WHERE verdict = 'WRONG_ANSWER'")
+        ledger.execute("UPDATE judgements SET report = '{}' WHERE verdict = 'WRONG_ANSWER'")
     summaries = {one.name: one.report.summary for one in (await client.list_submissions()).submissions}
     assert summaries[right.name] and set(summaries) == {broken.name, right.name}
     shown = (await client.get_submission(broken.name)).report

@@ -185,6 +185,18 @@ async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(
         assert found.refolded_count == 1
 
 
+async def test_a_rejudge_is_counts_until_all_is_decided(serve, kernel, finished):
+    """What one changes is shown once the other is decided, or dropped: each look would make all boards anew."""
+    async with serve() as client:
+        right, _ = [await finished(client, await client.submit(kernel(order))) for order in ("accept", "wrong")]
+    async with serve(Regrade(wrong="hang", accept="wrong")) as client:
+        made = await create(client, problem="problems/sum", method=rejudge_pb2.REJUDGE_METHOD_RUN)
+        found = await until_ready(client, made, lambda one: one.pending_count == 1)
+        assert found.rerun_count == 2 and not found.changes
+        await client.discard_rejudge(made.name)
+        assert [change.submission for change in (await client.get_rejudge(made.name)).changes] == [right.name]
+
+
 async def test_the_same_request_goes_on_with_what_failed(serve, handed_in, competition):
     """What the grader failed at is reported; asking again with the same id runs only that, in the same rejudge."""
     await handed_in("ann")

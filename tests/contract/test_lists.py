@@ -1,0 +1,103 @@
+"""Which submissions a list shows, on both databases, and that a ledger's size is not in what it costs."""
+
+import random
+
+from grader.ledger import Ledger
+from grader.ledger.statements import SubmissionFilter
+from grader.model import SubmissionState, Verdict
+from tests.board_rows import filled, rows
+
+RARE = Verdict.COMPILE_ERROR
+OPEN = frozenset({"spring"})
+
+
+def varied(count):
+    """Of three users, in a competition that is open to readers, in one that is not, and in none; each hundredth with a rare verdict."""
+    rng = random.Random(3)
+    for number, row in enumerate(rows(count)):
+        verdict, state = rng.choice([("ACCEPTED", "succeeded"), ("WRONG_ANSWER", "succeeded"), (None, "failed"), (None, "cancelled")])
+        row |= {"verdict": verdict, "state": state} if number % 100 else {"verdict": RARE, "state": "succeeded"}
+        yield row | {"user_name": f"user-{number % 3}", "competition_id": rng.choice(["spring", "autumn", ""])}
+
+
+def matches(row, wanted, problem_id, states):
+    """Return whether a list shows the row, by the words of `SubmissionFilter`."""
+    seen = wanted.seen_by in (None, row["user_name"]) or row["competition_id"] in wanted.open_competitions
+    equal = {"user_name": wanted.user, "competition_id": wanted.competition_id, "problem_id": problem_id}
+    return (
+        seen
+        and all(row[name] == value for name, value in equal.items() if value)
+        and (not wanted.verdicts or row["verdict"] in wanted.verdicts)
+        and (not states or row["state"] in states)
+        and row["submission_id"].startswith(wanted.id_prefix)
+    )
+
+
+async def test_a_list_shows_what_its_filters_and_its_reader_allow(ledger):
+    """All combinations, page by page, compared with a look at each row."""
+    made = list(varied(300))
+    await filled(ledger, made)
+    prefix = made[7]["submission_id"][:2]
+    choices = {
+        **{"user": ["", "user-1"], "competition_id": ["", "spring", "autumn"], "seen_by": [None, "user-1", "user-2", ""]},
+        **{"open_competitions": [(), OPEN], "verdicts": [(), (RARE,), (RARE, Verdict.ACCEPTED)], "id_prefix": ["", prefix, "F", "zz"]},
+    }
+    rng = random.Random(5)
+    for _ in range(150):
+        wanted = SubmissionFilter(**{name: rng.choice(values) for name, values in choices.items()})
+        problem_id = rng.choice(["", "sum"])
+        states = rng.choice([(), (SubmissionState.SUCCEEDED,), (SubmissionState.FAILED, SubmissionState.SUCCEEDED)])
+        shown, before = [], None
+        while True:
+            page, before = await ledger.page(size=40, before=before, problem_id=problem_id, states=states, submission_filter=wanted)
+            shown += [submission.submission_id for submission in page]
+            if before is None:
+                break
+        assert shown == [row["submission_id"] for row in reversed(made) if matches(row, wanted, problem_id, states)], wanted
+
+
+LISTS = [
+    {},
+    {"id_prefix": "zz"},
+    {"id_prefix": "0123456"},
+    {"verdicts": (RARE,)},
+    {"verdicts": (RARE, Verdict.ACCEPTED)},
+    {"states": (SubmissionState.QUEUED, SubmissionState.FAILED)},
+    {"user": "user-1"},
+    {"seen_by": "user-1"},
+    {"seen_by": "user-1", "states": (SubmissionState.SUCCEEDED,)},
+    {"seen_by": "user-1", "competition_id": "spring", "open_competitions": OPEN},
+    {"seen_by": "user-1", "user": "user-2", "open_competitions": OPEN},
+]
+
+
+async def test_a_list_of_a_large_ledger_takes_no_more_steps(tmp_path):
+    """In steps of SQLite's machine: of 6,000 at most twice those of 600, for a page of 5."""
+    steps = []
+    for count in (600, 6000):
+        async with Ledger.open(tmp_path / f"{count}") as ledger:
+            await filled(ledger, list(varied(count)))
+            steps.append([await _steps(ledger, dict(fields)) for fields in LISTS])
+    for fields, few, many in zip(LISTS, *steps, strict=True):
+        assert many <= 2 * few + 50, (fields, few, many)
+
+
+async def _steps(ledger, fields):
+    count = 0
+
+    def tick():
+        nonlocal count
+        count += 10
+
+    states = fields.pop("states", ())
+    query = SubmissionFilter(**fields).newest(6, None, "", states)
+
+    def work(connection):
+        connection.connection.set_progress_handler(tick, 10)
+        try:
+            return connection.execute(query).all()
+        finally:
+            connection.connection.set_progress_handler(None, 10)
+
+    await ledger.database.read(work)
+    return count
