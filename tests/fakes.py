@@ -382,6 +382,10 @@ with (place / "log").open("a") as log:
                 say(wire.Finished(job_id=message.job_id))
             else:
                 say(wire.Broken(job_id=message.job_id, message=todo, problem_at_fault=True))
+        elif todo == "linked":
+            while not pathlib.Path(message.link_path + ".closed").exists():
+                time.sleep(0.01)
+            say(wire.Broken(job_id=message.job_id, message="the box ended before its runner connected"))
         elif todo == "absent":
             say(wire.Broken(job_id=message.job_id, message="the box ended before its runner connected"))
         elif todo == "lost":
@@ -433,7 +437,7 @@ class Judges:
 
     def order(self, lane: str, *orders: str) -> None:
         """What the lane's judge does next, message by message: well, unwell, wrong, late, forbidden, fault (of a sweep), absent
-        (the runner), lost, die, hush, restart (where it may)."""
+        (the runner), linked (waits for the runner until its box is gone), lost, die, hush, restart (where it may)."""
         (self._place(lane) / "orders").write_text("\n".join(orders))
 
     def sicken(self, lane: str) -> None:

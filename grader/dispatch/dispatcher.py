@@ -282,8 +282,9 @@ class Dispatcher:
     async def _beat(self, attempt: _LeaseAttempt) -> None:
         """Keep the lease until cancelled; stop the grading where it is lost or a cancellation was asked for."""
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(attempt.check.wait(), self._lease_s / 3)
+            with suppress(TimeoutError):  # Python 3.11's wait_for loses a cancellation that comes with the event, and never ends
+                async with asyncio.timeout(self._lease_s / 3):
+                    await attempt.check.wait()
             attempt.check.clear()
             try:
                 if await self._ledger.heartbeat(attempt.lease, ttl_s=self._lease_s):

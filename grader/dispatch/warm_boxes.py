@@ -272,7 +272,8 @@ class _WarmBox(HeldRunBox):
             return False
 
         async def watch() -> None:
-            await run_box.box.wait()
+            with suppress(Exception):  # a box that broke is no box any more
+                await run_box.box.wait()
             self.gone = True
 
         self._watcher = asyncio.create_task(watch())

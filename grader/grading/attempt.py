@@ -166,12 +166,13 @@ async def ending(box: Box, patience_s: float) -> BoxExit:
 
 @asynccontextmanager
 async def closed_link(box: Box, link: Path) -> AsyncIterator[None]:
-    """While inside, tell the judge when the box has ended, so that it does not wait for a runner that never comes."""
+    """While inside, tell the judge when the box has ended, or is lost, so that it does not wait for a runner that never comes."""
     closed = link.with_name(f"{link.name}.closed")
     closed.unlink(missing_ok=True)  # of the box before
 
     async def watch() -> None:
-        await box.wait()
+        with suppress(Exception):  # a box that broke has ended too; who asks how gets the error
+            await box.wait()
         closed.touch()
 
     watcher = asyncio.create_task(watch())

@@ -195,7 +195,10 @@ class DockerBox(SupervisedBox):
     async def _sample(self) -> None:
         if not self._engine.local:
             return
-        state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self._name))
+        try:
+            state: dict[str, Any] = await self._engine.call(lambda client: client.inspect_container(self._name))
+        except docker.errors.NotFound:
+            return  # removed by us meanwhile
         self._first_pid = int(state["State"]["Pid"]) or -1
         directories = cgroups.directories_of(self._first_pid)
         self._directories = tuple(directory for directory in directories if str(state["Id"]) in str(directory))

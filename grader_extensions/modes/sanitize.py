@@ -29,6 +29,7 @@ DISCLOSED = {
 }
 plan = profile.plan
 FAILED_TEST_S, SANITIZE_MODE_S = 10.0, 120.0  # for building for the sanitizer and running under it, together
+LEAST_RUN_S = 1.0  # a box that meets its limit before its first process reports is taken for one that is broken
 EXPLAINED = frozenset(
     (
         TrialOutcome.MISMATCHED,
@@ -99,7 +100,7 @@ async def _sanitized(attempt: Attempt, process: Sequence[wire.Fact], build: wire
     """Run a kernel that was verified once more, under the device's sanitizer, at the public workload that failed or at the smallest.
 
     Others have the lane while it is compiled for that. The box's own limit ends the run, so that the judge sees a runner that went away
-    and need not be started anew.
+    and need not be started anew. In mode sanitize the time for which others have the lane does not count.
     """
     mode, now_s = attempt.submission.mode, asyncio.get_running_loop().time
     limit_s = SANITIZE_MODE_S if mode is wire.Mode.SANITIZE else FAILED_TEST_S
@@ -129,8 +130,7 @@ async def _sanitized(attempt: Attempt, process: Sequence[wire.Fact], build: wire
             if isinstance(tool, profile.ProfileClaims):
                 return tool
         attempt.steps.enter(Step.PROFILE)
-        spec = attempt.run_spec(profile.PROFILE_BOX, tool, out_dir)
-        spec = replace(spec, limits=replace(spec.limits, wall_s=max(0.0, end_s - now_s())))
+        left_s = end_s - now_s()
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout_at(None if mode is wire.Mode.SANITIZE else end_s):
@@ -139,6 +139,11 @@ async def _sanitized(attempt: Attempt, process: Sequence[wire.Fact], build: wire
             except TimeoutError:
                 why = f"other work on the host did not end within {limit_s:g} s; --mode sanitize waits for it"
                 return profile.without_result(ToolOutcome.UNAVAILABLE, why, tool.name)
+            left_s = left_s if mode is wire.Mode.SANITIZE else end_s - now_s()
+            if left_s < LEAST_RUN_S:
+                return profile.without_result(ToolOutcome.FAILED, f"nearly all of its {limit_s:g} s were over before it began", tool.name)
+            spec = attempt.run_spec(profile.PROFILE_BOX, tool, out_dir)
+            spec = replace(spec, limits=replace(spec.limits, wall_s=left_s))
             facts = await stack.enter_async_context(aclosing(profile.run_tool(attempt, tool, spec, problem, build, lane)))
             (claims,) = [fact async for fact in facts if isinstance(fact, profile.ProfileClaims)]
     # A failed test is explained by findings, and not by how the kernel uses memory.

@@ -10,7 +10,7 @@ from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import DeviceQuarantined
 from grader.ledger import Ledger
 from grader.model import SubmissionState
-from grader.verdict.fold import IncompleteFacts
+from grader.verdict.fold import IncompleteFacts, fold
 from sandbox.protocol import wire
 from tests import fakes
 from tests.clock import Clock
@@ -51,6 +51,18 @@ async def test_a_cancellation_by_another_process_is_seen_at_the_next_heartbeat(l
         await ledger.cancel(submission.submission_id)
         await until_event(ledger, submission, SubmissionState.CANCELLED)
     assert grade.stopped == [submission.submission_id]
+
+
+async def test_news_at_the_end_of_an_attempt_does_not_keep_its_heart_beating(ledger):
+    """They come in the very step in which the heart is stopped; Python 3.11's `wait_for` would lose that, and nothing would be settled."""
+
+    def fold_with_news(facts, ranking):
+        dispatcher.check(submission.submission_id)
+        return fold(facts, ranking)
+
+    async with dispatching(ledger, fakes.FakeGrade(), fold=fold_with_news) as dispatcher:
+        submission = await submit(ledger, "accept")
+        await until_event(ledger, submission, SubmissionState.SUCCEEDED)
 
 
 async def test_an_attempt_whose_lease_was_taken_is_stopped_and_settles_nothing(ledger):

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from grader.api.conversion import to_message
 from grader.cli.report import render_profile
-from grader.isolation import Box, BoxExit, BoxSpec, Purpose
+from grader.errors import SandboxBroken
+from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Purpose
 from grader.model import Lease, Verdict
 from grader.v1 import report_pb2
 from grader.verdict.fold import fold
@@ -232,6 +233,49 @@ async def pass_the_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaita
         await asyncio.Event().wait()
 
     return wait
+
+
+@pytest.mark.parametrize(
+    ("left_s", "runs"),
+    [
+        pytest.param(2.0, True, id="in time"),
+        pytest.param(0.02, False, id="just before the limit"),
+        pytest.param(-0.02, False, id="just after"),
+    ],
+)
+async def test_a_build_may_end_with_the_limit(make, boxes, judges, monkeypatch, left_s, runs) -> None:
+    """No box is started that could not even begin, and nobody waits for one."""
+    judges.order("emulated", "wrong")
+    loop = asyncio.get_running_loop()
+    clock, passed_s = loop.time, [0.0]
+    monkeypatch.setattr(loop, "time", lambda: clock() + passed_s[0])
+
+    async def look(spec: BoxSpec) -> None:
+        if spec.purpose is Purpose.BUILD and boxes.runs:  # the second build: its limit began after the first
+            passed_s[0] = 10.0 - left_s
+
+    look_at_starts(boxes, look)
+    (tool,) = profile_of(await graded(make(), lease(wire.Mode.TEST))).tools
+    assert len(sanitized(boxes)) == runs and (tool.outcome is ToolOutcome.RAN) is runs
+
+
+async def test_a_judge_does_not_wait_for_a_box_that_broke(make, boxes, judges) -> None:
+    """As an engine may say of one that it removed before its first process reported. The judge waits until it is told."""
+    judges.order("emulated", "wrong", "well", "linked")
+
+    class LostBox(fakes.FakeBox):
+        async def wait(self) -> BoxExit:
+            raise IsolationBroken("a box's first process never reported")
+
+    @asynccontextmanager
+    async def start(spec: BoxSpec) -> AsyncIterator[Box]:
+        async with Boxes.start(boxes, spec) as box:
+            yield LostBox() if spec.out_dir is not None and spec.purpose is Purpose.RUN else box
+
+    boxes.start = start  # type: ignore[method-assign]
+    with pytest.raises(SandboxBroken, match="never reported"):
+        await graded(make(), lease())
+    assert "Job linked" in judges.log("emulated")
 
 
 async def test_its_build_is_bounded(make, boxes, judges, pass_the_limit) -> None:
