@@ -108,7 +108,7 @@ def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
     return Snapshot(
         waiting=waiting,
         running=tuple((row.mode, row.device_kind, max(now_s - row.start_time.timestamp(), 0.0)) for row in running),
-        recent=tuple((row.mode, row.device_kind, (row.end_time - row.start_time).total_seconds()) for row in recent),
+        recent=tuple((row.mode, row.device_kind, max((row.end_time - row.start_time).total_seconds(), 0.0)) for row in recent),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,6 +35,7 @@ class Fault(IntEnum):
     FAILURE = LOSS_LIMIT + 1
 
 
+LeaseKey = tuple[str, str, int]  # submission, worker and attempt
 REUSED_FOR = timedelta(days=1)  # the result of an identical submission: compilers, drivers and this grader change
 _NEWEST = (
     sa.select(submissions, judgements.c.source_number, judgements.c.attempt.label("source_attempt"))
@@ -107,8 +109,8 @@ def _move(
 ) -> sa.Row[Any] | None:
     """Change the one row that `where` finds to state, and write the event of it; None where no row is found."""
     change = {"state": state, "event_count": submissions.c.event_count + 1, **values}
-    if state.final:
-        change["end_time"] = now
+    if state.final:  # a clock that was set back makes no end before the start
+        change["end_time"] = sa.case((submissions.c.start_time > now, submissions.c.start_time), else_=now)
     if state is not SubmissionState.RUNNING:
         change |= {"worker_id": None, "lease_expire_time": None}
     row = connection.execute(sa.update(submissions).where(where).values(change).returning(submissions)).one_or_none()
@@ -315,7 +317,8 @@ def _insert_artifacts(connection: sa.Connection, now: datetime, number: int, att
 def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
     """Record the verdict, after the last facts."""
     columns = records.judged(report)
-    row = _fenced_row(connection, statements.SETTLE, worker_lease, by_count=len(facts), end_time=now, **columns)
+    end_time = max(now, worker_lease.submission.start_time or now)
+    row = _fenced_row(connection, statements.SETTLE, worker_lease, by_count=len(facts), end_time=end_time, **columns)
     events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
     connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
     _insert_artifacts(connection, now, row.number, row.attempt, facts)
@@ -365,16 +368,27 @@ def release(connection: sa.Connection, now: datetime, worker_lease: Lease, count
     return given_back
 
 
-def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failure: Failure, worker_prefix: str = "") -> list[Submission]:
-    """Take leases away: those that expired, or all of them; of workers whose ids begin so."""
+def reclaim(
+    connection: sa.Connection,
+    now: datetime,
+    expired_only: bool,
+    failure: Failure,
+    worker_prefix: str = "",
+    held: Mapping[LeaseKey, bool] = MappingProxyType({}),
+) -> list[Submission]:
+    """Take leases away: those that expired, or all of them; of workers whose ids begin so. held: of leases that this process has, whether
+    each is over by its own clock, whatever the stored time says."""
     lost: sa.ColumnElement[bool] = submissions.c.state == SubmissionState.RUNNING
     if worker_prefix:
         lost = sa.and_(lost, submissions.c.worker_id.startswith(worker_prefix, autoescape=True))
     if expired_only:
-        lost = sa.and_(lost, submissions.c.lease_expire_time < now)
+        own_over = (statements.lease_row(*key) for key, over in held.items() if over)
+        lost = sa.and_(lost, sa.or_(submissions.c.lease_expire_time < now, *own_over))
     # Locked: a heartbeat or a settlement that comes now finds the lease gone; the worker that holds the row is alive, and is left alone.
-    query = sa.select(submissions.c.number).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
-    of_number = (sa.and_(submissions.c.number == number, lost) for number in connection.execute(query).scalars().all())
+    columns = (submissions.c.number, submissions.c.submission_id, submissions.c.worker_id, submissions.c.attempt)
+    query = sa.select(*columns).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
+    rows = [row for row in connection.execute(query).all() if not expired_only or held.get(tuple(row)[1:], True)]
+    of_number = (sa.and_(submissions.c.number == row.number, lost) for row in rows)
     given_up = (give_up(connection, now, where, Fault.LOST_LEASE, failure) for where in of_number)
     return [submission for submission in given_up if submission is not None]
 
