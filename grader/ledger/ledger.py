@@ -135,15 +135,17 @@ class Ledger:
         queue_limit: int = 2**31,
         policy: AdmissionPolicy = _UNLIMITED,
         allow_cached: bool = False,
+        share: str = "",
     ) -> Submission:
         """Put a submission into the queue, under this policy. A request id that came before gives the submission that it made.
 
-        allow_cached: where this user has submitted the same before, it has ended with that result when this returns.
+        allow_cached: where this user has submitted the same before, it has ended with that result when this returns. share: whose turn in
+        the queue it takes; "": the user's.
         """
         submission_id = secrets.token_hex(8)
         submitted = await self.database.write(
             lambda connection: transactions.submit(
-                connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached
+                connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached, share
             )
         )
         self.changes.made(new_submission)

@@ -12,7 +12,7 @@ from grader.errors import LedgerInUse, LedgerNewer
 from grader.ledger.database import connected_servers
 from grader.ledger.tables import metadata
 
-VERSIONS = tuple(f"{number:04}" for number in range(1, 12))
+VERSIONS = tuple(f"{number:04}" for number in range(1, 14))
 HEAD = VERSIONS[-1]
 
 _versions = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))  # Alembic made it once
@@ -30,6 +30,8 @@ _STEPS = (
     # Added where it is missing, so that 0011 may drop it everywhere: SQLite has no DROP COLUMN IF EXISTS.
     ("0009", "ALTER TABLE keys ADD COLUMN registered_for VARCHAR(64)"),
     ("0011", "ALTER TABLE keys DROP COLUMN registered_for"),
+    ("0013", "UPDATE submissions SET share = user_name WHERE state IN ('queued', 'running')"),
+    ("0013", "DROP INDEX IF EXISTS ix_submissions_queue"),
     *(("0011", f"DROP TABLE IF EXISTS {table_name}") for table_name in ("deliveries", "hooks", "announcements")),
 )
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, QuotaExceeded, RequestIdReused, SubmissionNotFound
 from grader.ledger import queue, records, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.tables import artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions
+from grader.ledger.tables import artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions, usage
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
@@ -75,18 +75,20 @@ HALF_LIFE_S = 3600.0
 
 
 def charge(connection: sa.Connection, now: datetime, row: sa.Row[Any]) -> None:
-    """Count the attempt that ended now for its user; what a rejudge ran is nobody's. row: the submission's."""
+    """Count the attempt that ended now for its share; what a rejudge ran is nobody's. row: the submission's."""
     if row.rejudge_id is not None or row.start_time is None:
         return
     seconds = (now - row.start_time).total_seconds()
     if seconds <= 0:
         return
-    before = connection.execute(statements.USED, {"by_user": row.user_name}).scalar_one_or_none()
+    before = connection.execute(statements.USED, {"by_user": row.share}).scalar_one_or_none()
     weight = added(before, seconds, now)
-    if before is None:
-        connection.execute(statements.FIRST_USE, {"user_name": row.user_name, "log2_weight": weight})
+    if before is None:  # clients come and go: with each new share, forget those that count less than a second
+        small = sa.select(usage.c.user_name).where(usage.c.log2_weight < now.timestamp() / HALF_LIFE_S)
+        connection.execute(sa.delete(usage).where(usage.c.user_name.in_(small.with_for_update(skip_locked=True))))
+        connection.execute(statements.FIRST_USE, {"user_name": row.share, "log2_weight": weight})
     else:
-        connection.execute(statements.USE, {"by_user": row.user_name, "log2_weight": weight})
+        connection.execute(statements.USE, {"by_user": row.share, "log2_weight": weight})
 
 
 def added(log2_weight: float | None, seconds: float, now: datetime) -> float:
@@ -138,6 +140,7 @@ def submit(
     queue_limit: int,
     policy: AdmissionPolicy,
     allow_cached: bool = False,
+    share: str = "",
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
     an identical one."""
@@ -165,6 +168,7 @@ def submit(
             **{"problem_digest": problem.digest, "sources": sources, "state": SubmissionState.QUEUED, "create_time": now},
             **{"attempt": 0, "fault_count": 0, "judgement_count": 0, "cancel_requested": False, "event_count": 1},
             "user_name": new_submission.user,
+            "share": share or new_submission.user,
             "priority": queue.PRIORITIES[new_submission.mode],
             "tags": ",".join(new_submission.tags),
             "annotations": records.to_text(new_submission.annotations) if new_submission.annotations else "",
