@@ -198,6 +198,7 @@ class Caller:
     scopes: frozenset[Scope] = frozenset(Scope)
     key_id: str = ""
     expire_time: datetime | None = None
+    share: str = ""  # of a client without a key: whose turns in the queue it takes; shown to nobody
 
     @property
     def admin(self) -> bool:

@@ -9,6 +9,8 @@ from grader.peers import loopback
 
 _RESOLVER = re.compile(r"(?:unix|unix-abstract|dns|ipv4|ipv6):")  # gRPC's own forms
 
+CLIENT_HEADER = "grader-client"  # what a client without a key calls itself: all on a unix socket would be alike
+
 _SELF_SIGNED = "its certificate is self-signed, and not trusted here; name that certificate with `grader-cli login --ca FILE`"
 
 # By what gRPC's words contain: the first that is there decides.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from grader.errors import NotWaiting
+from grader.errors import LeaseLost, NotWaiting
 from grader.ledger import queue, records, statements, transactions
 from grader.ledger.changes import Changes
 from grader.ledger.database import Database
@@ -85,8 +86,16 @@ class ArtifactRecords:
 class Ledger:
     """Submissions and what happened to them. `changes` tells the tasks of this process of news."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime], changes: Changes | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], datetime],
+        changes: Changes | None = None,
+        elapsed_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.database, self.now = database, now  # `now`: the time, by the clock that everything here goes by
+        # When the leases of this process end, by a clock that nobody sets. Stored are times that other processes go by.
+        self._elapsed_s, self._lease_ends = elapsed_s, dict[transactions.LeaseKey, float]()
         self.changes = changes or Changes()
         self.artifacts = ArtifactRecords(database)
         self.identities = Identities(database, now)
@@ -95,8 +104,16 @@ class Ledger:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, location: Path | str, now: Callable[[], datetime] | None = None, *, server_name: str = "") -> AsyncIterator[Ledger]:
-        """Open the ledger in a file, or at a URL of PostgreSQL, making or migrating it if need be. The time is the database's.
+    async def open(
+        cls,
+        location: Path | str,
+        now: Callable[[], datetime] | None = None,
+        *,
+        server_name: str = "",
+        elapsed_s: Callable[[], float] | None = None,
+    ) -> AsyncIterator[Ledger]:
+        """Open the ledger in a file, or at a URL of PostgreSQL, making or migrating it if need be. The time is the database's; with a `now`
+        of the caller's own, seconds pass by that too, unless there is an elapsed_s.
         server_name: a server's `connection_name`, by which `connected_servers` finds it, and which has the file looked at for damage;
         "": this is none."""
         changes = Changes()
@@ -106,7 +123,8 @@ class Ledger:
         else:
             opened = PostgresDatabase.open(location, changes.hear, listener_name=server_name or LISTENER)
         async with opened as database:
-            yield cls(database, now or database.now, changes)
+            passing = time.monotonic if now is None else lambda: now().timestamp()
+            yield cls(database, now or database.now, changes, elapsed_s or passing)
 
     async def submit(
         self,
@@ -117,15 +135,17 @@ class Ledger:
         queue_limit: int = 2**31,
         policy: AdmissionPolicy = _UNLIMITED,
         allow_cached: bool = False,
+        share: str = "",
     ) -> Submission:
         """Put a submission into the queue, under this policy. A request id that came before gives the submission that it made.
 
-        allow_cached: where this user has submitted the same before, it has ended with that result when this returns.
+        allow_cached: where this user has submitted the same before, it has ended with that result when this returns. share: whose turn in
+        the queue it takes; "": the user's.
         """
         submission_id = secrets.token_hex(8)
         submitted = await self.database.write(
             lambda connection: transactions.submit(
-                connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached
+                connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached, share
             )
         )
         self.changes.made(new_submission)
@@ -242,13 +262,21 @@ class Ledger:
 
         leases = await self.database.write(take)
         for leased_one in leases:
+            self._lease_ends[_key(leased_one)] = self._elapsed_s() + ttl_s
             self.changes.notify(leased_one.submission.submission_id)
         return leases
 
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""
         expire_time = self.now() + timedelta(seconds=ttl_s)
-        return await self.database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
+        end_s = self._elapsed_s() + ttl_s
+        try:
+            cancelled = await self.database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
+        except LeaseLost:
+            self._lease_ends.pop(_key(lease), None)
+            raise
+        self._lease_ends[_key(lease)] = end_s
+        return cancelled
 
     async def append(self, lease: Lease, facts: Sequence[wire.Fact]) -> None:
         """Write facts of this attempt down."""
@@ -258,12 +286,14 @@ class Ledger:
     async def settle(self, lease: Lease, report: Report, facts: Sequence[wire.Fact] = ()) -> Submission:
         """Record the verdict, and facts that were not written yet, and end the lease."""
         settled = await self.database.write_rows(lambda connection: transactions.settle(connection, self.now(), lease, report, facts))
+        self._lease_ends.pop(_key(lease), None)
         self.changes.notify(lease.submission.submission_id)
         return settled
 
     async def release(self, lease: Lease, failure: Failure, *, counted: bool = True) -> Submission:
         """End the lease without a verdict: QUEUED again, FAILED by the last counted failure or a final one, CANCELLED where asked for."""
         released = await self.database.write_rows(lambda connection: transactions.release(connection, self.now(), lease, counted, failure))
+        self._lease_ends.pop(_key(lease), None)
         self.changes.notify(lease.submission.submission_id)
         return released
 
@@ -273,9 +303,16 @@ class Ledger:
 
     async def reclaim_all(self, worker_prefix: str = "", *, expired_only: bool = False) -> list[Submission]:
         """End every lease of the workers whose ids begin so, as `expire` does: for the one who knows that they are gone."""
+        now_s = self._elapsed_s()
+        own_leases = {key: end_s < now_s for key, end_s in self._lease_ends.items()}
         ended = await self.database.write_rows(
-            lambda connection: transactions.reclaim(connection, self.now(), expired_only, _LOST, worker_prefix)
+            lambda connection: transactions.reclaim(connection, self.now(), expired_only, _LOST, worker_prefix, own_leases)
         )
+        self._lease_ends = {key: end_s for key, end_s in self._lease_ends.items() if not own_leases.get(key)}
         for submission in ended:
             self.changes.notify(submission.submission_id)
         return ended
+
+
+def _key(lease: Lease) -> transactions.LeaseKey:
+    return lease.submission.submission_id, lease.worker_id, lease.attempt

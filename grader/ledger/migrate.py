@@ -12,7 +12,7 @@ from grader.errors import LedgerInUse, LedgerNewer
 from grader.ledger.database import connected_servers
 from grader.ledger.tables import metadata
 
-VERSIONS = tuple(f"{number:04}" for number in range(1, 15))
+VERSIONS = tuple(f"{number:04}" for number in range(1, 16))
 HEAD = VERSIONS[-1]
 
 _versions = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))  # Alembic made it once
@@ -33,6 +33,8 @@ _STEPS = (
     *(("0011", f"DROP TABLE IF EXISTS {table_name}") for table_name in ("deliveries", "hooks", "announcements")),
     ("0013", "DROP INDEX IF EXISTS ix_submissions_competition_id_problem_id_number"),
     ("0014", "ALTER TABLE submissions DROP COLUMN report"),  # the last judgement has the same
+    ("0015", "UPDATE submissions SET share = user_name WHERE state IN ('queued', 'running')"),
+    ("0015", "DROP INDEX IF EXISTS ix_submissions_queue"),  # made again, with shares
 )
 
 

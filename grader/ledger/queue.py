@@ -1,7 +1,8 @@
 """The order in which submissions are taken up, and what is known of when.  One order for leases, positions and estimates.
 
-By priority, then by user: who has fewest running now, then who used the devices least recently (`charge`), then who came first. Of one
-user and priority always by number. What a rejudge asked for comes last, belongs to no user, and is taken by number.
+By priority, then by share, which is a user's, or a client's on a server without keys: who has fewest running now, then who used the
+devices least recently (`charge`), then who came first. Of one share and priority always by number. What a rejudge asked for comes last,
+belongs to no share, and is taken by number.
 """
 
 from __future__ import annotations
@@ -108,14 +109,14 @@ def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
     return Snapshot(
         waiting=waiting,
         running=tuple((row.mode, row.device_kind, max(now_s - row.start_time.timestamp(), 0.0)) for row in running),
-        recent=tuple((row.mode, row.device_kind, (row.end_time - row.start_time).total_seconds()) for row in recent),
+        recent=tuple((row.mode, row.device_kind, max((row.end_time - row.start_time).total_seconds(), 0.0)) for row in recent),
     )
 
 
 @cache
 def _in_order(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     ordered, running, weight = _with_shares()
-    owner = sa.case((submissions.c.rejudge_id.is_(None), submissions.c.user_name), else_=None)
+    owner = sa.case((submissions.c.rejudge_id.is_(None), submissions.c.share), else_=None)
     nth = sa.func.row_number().over(partition_by=owner, order_by=[submissions.c.priority, submissions.c.number])
     turn = sa.case((submissions.c.rejudge_id.is_(None), running + nth), else_=0)
     return (
@@ -177,15 +178,15 @@ def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
 
 
 def _with_shares() -> tuple[sa.FromClause, sa.ColumnElement[int], sa.ColumnElement[float]]:
-    """Submissions next to what their users have running, and have used recently."""
+    """Submissions next to what their shares have running, and have used recently."""
     usage_rows = (
-        sa.select(submissions.c.user_name, sa.func.count().label("running_count"))
+        sa.select(submissions.c.share, sa.func.count().label("running_count"))
         .where(submissions.c.state == SubmissionState.RUNNING, submissions.c.rejudge_id.is_(None))
-        .group_by(submissions.c.user_name)
+        .group_by(submissions.c.share)
         .subquery("taken")
     )
-    ordered = submissions.outerjoin(usage_rows, usage_rows.c.user_name == submissions.c.user_name).outerjoin(
-        usage, usage.c.user_name == submissions.c.user_name
+    ordered = submissions.outerjoin(usage_rows, usage_rows.c.share == submissions.c.share).outerjoin(
+        usage, usage.c.user_name == submissions.c.share
     )
     is_users = submissions.c.rejudge_id.is_(None)
     running = sa.case((is_users, sa.func.coalesce(usage_rows.c.running_count, 0)), else_=0)

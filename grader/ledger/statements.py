@@ -50,13 +50,13 @@ KNOWN_PROBLEM = sa.select(problems.c.digest).where(problems.c.digest == sa.bindp
 PROBLEM = sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest"))
 
 
-def _lease_row(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnElement[bool]:
+def lease_row(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnElement[bool]:
     """The row of an attempt, while its worker holds the lease. Each is a value or a parameter."""
     row = (submissions.c.submission_id == submission_id, submissions.c.worker_id == worker_id, submissions.c.attempt == attempt)
     return sa.and_(*row, submissions.c.state == SubmissionState.RUNNING)
 
 
-FENCED = _lease_row(sa.bindparam("by_submission"), sa.bindparam("by_worker"), sa.bindparam("by_attempt"))
+FENCED = lease_row(sa.bindparam("by_submission"), sa.bindparam("by_worker"), sa.bindparam("by_attempt"))
 EXTEND = sa.update(submissions).where(FENCED).returning(submissions.c.cancel_requested)
 COUNT_EVENTS = (
     sa.update(submissions)
@@ -101,7 +101,7 @@ def fence(lease: Lease) -> dict[str, Any]:
 
 def fenced(lease: Lease) -> sa.ColumnElement[bool]:
     """FENCED of one lease, for a statement that is built where it is run."""
-    return _lease_row(lease.submission.submission_id, lease.worker_id, lease.attempt)
+    return lease_row(lease.submission.submission_id, lease.worker_id, lease.attempt)
 
 
 _BY_TAG = (submission_tags.c.tag == sa.bindparam("by_tag"), submission_tags.c.user_name == sa.bindparam("by_user"))

@@ -99,10 +99,14 @@ submissions = sa.Table(
     sa.Column("withdraw_time", UtcTime),  # this and the next two: while it is withdrawn from its competition
     sa.Column("withdraw_user", sa.String(64)),
     sa.Column("withdraw_reason", sa.String(400)),
+    sa.Column("share", sa.String(64), nullable=False, server_default=""),  # whose turns it takes: the user's, or a client's without a key
     sa.Column("sources", sa.Text, nullable=False),  # last: SQLite reads all of it to get at what lies behind
     sa.Index(None, "state", "number"),
     # All that the queue's order needs, so that no row is read for it: sources lie in the way of what comes behind them.
-    sa.Index("ix_submissions_queue", *("state", "priority", "number", "user_name", "device_kind", "rejudge_id", "mode", "submission_id")),
+    sa.Index(
+        "ix_submissions_queue",
+        *("state", "priority", "number", "user_name", "device_kind", "rejudge_id", "mode", "submission_id", "share"),
+    ),
     sa.Index(None, "problem_id", "number"),
     sa.Index(None, "content_digest", "number"),
     sa.Index(None, "user_name", "create_time"),
@@ -193,7 +197,7 @@ identities = sa.Table(
     sa.Column("create_time", UtcTime, nullable=False),
 )
 
-# What each user took of the devices recently, for fair shares: log2 of a sum of seconds, each times 2 ** (its time / half-life).
+# What each share took of the devices recently, for fair shares: log2 of a sum of seconds, each times 2 ** (its time / half-life).
 usage = sa.Table(
     "usage", metadata, sa.Column("user_name", sa.String(64), primary_key=True), sa.Column("log2_weight", sa.Float, nullable=False)
 )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ import sqlalchemy as sa
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, QuotaExceeded, RequestIdReused, SubmissionNotFound
 from grader.ledger import queue, records, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.tables import FOUND, artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions
+from grader.ledger.tables import FOUND, artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions, usage
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
@@ -34,6 +35,7 @@ class Fault(IntEnum):
     FAILURE = LOSS_LIMIT + 1
 
 
+LeaseKey = tuple[str, str, int]  # submission, worker and attempt
 REUSED_FOR = timedelta(days=1)  # the result of an identical submission: compilers, drivers and this grader change
 _NEWEST = (
     sa.select(submissions, judgements.c.report, judgements.c.source_number, judgements.c.attempt.label("source_attempt"))
@@ -73,18 +75,20 @@ HALF_LIFE_S = 3600.0
 
 
 def charge(connection: sa.Connection, now: datetime, row: sa.Row[Any]) -> None:
-    """Count the attempt that ended now for its user; what a rejudge ran is nobody's. row: the submission's."""
+    """Count the attempt that ended now for its share; what a rejudge ran is nobody's. row: the submission's."""
     if row.rejudge_id is not None or row.start_time is None:
         return
     seconds = (now - row.start_time).total_seconds()
     if seconds <= 0:
         return
-    before = connection.execute(statements.USED, {"by_user": row.user_name}).scalar_one_or_none()
+    before = connection.execute(statements.USED, {"by_user": row.share}).scalar_one_or_none()
     weight = added(before, seconds, now)
-    if before is None:
-        connection.execute(statements.FIRST_USE, {"user_name": row.user_name, "log2_weight": weight})
+    if before is None:  # clients come and go: with each new share, forget those that count less than a second
+        small = sa.select(usage.c.user_name).where(usage.c.log2_weight < now.timestamp() / HALF_LIFE_S)
+        connection.execute(sa.delete(usage).where(usage.c.user_name.in_(small.with_for_update(skip_locked=True))))
+        connection.execute(statements.FIRST_USE, {"user_name": row.share, "log2_weight": weight})
     else:
-        connection.execute(statements.USE, {"by_user": row.user_name, "log2_weight": weight})
+        connection.execute(statements.USE, {"by_user": row.share, "log2_weight": weight})
 
 
 def added(log2_weight: float | None, seconds: float, now: datetime) -> float:
@@ -107,8 +111,8 @@ def _move(
 ) -> sa.Row[Any] | None:
     """Change the one row that `where` finds to state, and write the event of it; None where no row is found."""
     change = {"state": state, "event_count": submissions.c.event_count + 1, **values}
-    if state.final:
-        change["end_time"] = now
+    if state.final:  # a clock that was set back makes no end before the start
+        change["end_time"] = sa.case((submissions.c.start_time > now, submissions.c.start_time), else_=now)
     if state is not SubmissionState.RUNNING:
         change |= {"worker_id": None, "lease_expire_time": None}
     row = connection.execute(sa.update(submissions).where(where).values(change).returning(submissions)).one_or_none()
@@ -136,6 +140,7 @@ def submit(
     queue_limit: int,
     policy: AdmissionPolicy,
     allow_cached: bool = False,
+    share: str = "",
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
     an identical one."""
@@ -163,6 +168,7 @@ def submit(
             **{"problem_digest": problem.digest, "sources": sources, "state": SubmissionState.QUEUED, "create_time": now},
             **{"attempt": 0, "fault_count": 0, "judgement_count": 0, "cancel_requested": False, "event_count": 1},
             "user_name": new_submission.user,
+            "share": share or new_submission.user,
             "priority": queue.PRIORITIES[new_submission.mode],
             "tags": ",".join(new_submission.tags),
             "annotations": records.to_text(new_submission.annotations) if new_submission.annotations else "",
@@ -317,7 +323,8 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     """Record the verdict, after the last facts."""
     columns = records.judged(report)
     head = {name: columns[name] for name in FOUND}
-    row = _fenced_row(connection, statements.SETTLE, worker_lease, by_count=len(facts), end_time=now, **head)
+    end_time = max(now, worker_lease.submission.start_time or now)
+    row = _fenced_row(connection, statements.SETTLE, worker_lease, by_count=len(facts), end_time=end_time, **head)
     events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
     connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
     _insert_artifacts(connection, now, row.number, row.attempt, facts)
@@ -367,16 +374,27 @@ def release(connection: sa.Connection, now: datetime, worker_lease: Lease, count
     return given_back
 
 
-def reclaim(connection: sa.Connection, now: datetime, expired_only: bool, failure: Failure, worker_prefix: str = "") -> list[Submission]:
-    """Take leases away: those that expired, or all of them; of workers whose ids begin so."""
+def reclaim(
+    connection: sa.Connection,
+    now: datetime,
+    expired_only: bool,
+    failure: Failure,
+    worker_prefix: str = "",
+    own_leases: Mapping[LeaseKey, bool] = MappingProxyType({}),
+) -> list[Submission]:
+    """Take leases away: those that expired, or all of them; of workers whose ids begin so. own_leases: of this process, whether
+    each is over by its own clock, whatever the stored time says."""
     lost: sa.ColumnElement[bool] = submissions.c.state == SubmissionState.RUNNING
     if worker_prefix:
         lost = sa.and_(lost, submissions.c.worker_id.startswith(worker_prefix, autoescape=True))
     if expired_only:
-        lost = sa.and_(lost, submissions.c.lease_expire_time < now)
+        own_over = (statements.lease_row(*key) for key, over in own_leases.items() if over)
+        lost = sa.and_(lost, sa.or_(submissions.c.lease_expire_time < now, *own_over))
     # Locked: a heartbeat or a settlement that comes now finds the lease gone; the worker that holds the row is alive, and is left alone.
-    query = sa.select(submissions.c.number).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
-    of_number = (sa.and_(submissions.c.number == number, lost) for number in connection.execute(query).scalars().all())
+    columns = (submissions.c.number, submissions.c.submission_id, submissions.c.worker_id, submissions.c.attempt)
+    query = sa.select(*columns).where(lost).order_by(submissions.c.number).with_for_update(skip_locked=True)
+    rows = [row for row in connection.execute(query).all() if not expired_only or own_leases.get(tuple(row)[1:], True)]
+    of_number = (sa.and_(submissions.c.number == row.number, lost) for row in rows)
     given_up = (give_up(connection, now, where, Fault.LOST_LEASE, failure) for where in of_number)
     return [submission for submission in given_up if submission is not None]
 

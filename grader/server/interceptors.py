@@ -6,6 +6,8 @@ The only place where exceptions and statuses meet on the server.
 from __future__ import annotations
 
 import asyncio
+import hmac
+import secrets
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,6 +23,7 @@ from google.rpc import status_pb2
 from grpc_health.v1 import health, health_pb2
 from grpc_status import rpc_status
 
+from grader.api.channels import CLIENT_HEADER
 from grader.api.statuses import to_status
 from grader.errors import CallRefused, FieldViolation, InvalidRequest
 from grader.model import Caller
@@ -158,6 +161,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
 
     def __init__(self, gate: Authenticator | None, open_calls: OpenCalls, observer: Observer) -> None:
         self._gate, self._open_calls, self._observer = gate, open_calls, observer
+        self._secret = secrets.token_bytes(32)
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], handler_call_details: grpc.HandlerCallDetails
@@ -230,6 +234,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         if caller is not None:
             enter_call(caller)
             structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
+        elif self._gate is None:
+            enter_call(Caller(share=self._share(context)))
         try:
             try:
                 yield
@@ -248,6 +254,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         finally:
             if counted:
                 self._observer.call_ended(name, code, time.monotonic() - begun)
+
+    def _share(self, context: Any) -> str:
+        """The share of a client without a key: by the name it gave itself, else by its connection. No address can be read from it."""
+        names = [value for name, value in context.invocation_metadata() or () if name == CLIENT_HEADER]
+        text = str(names[0]) if names else context.peer()
+        return f"client:{hmac.digest(self._secret, text.encode(), 'sha256').hex()[:32]}"
 
 
 def _reader(deserialize: Callable[[bytes], Any], method: str) -> Callable[[bytes], Any]:

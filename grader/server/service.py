@@ -243,6 +243,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             queue_limit=self._queue_limit,
             policy=checked.policy,
             allow_cached=checked.allow_cached,
+            share=interceptors.current_caller().share,
         )
         log.info("submission_accepted", submission=submission.submission_id, problem=submission.new.problem_id)
         return submission

@@ -38,6 +38,7 @@ FACT_LIMIT, FACTS_LIMIT_BYTES = 100_000, 256 * 1024 * 1024  # of an attempt
 CANCEL_S = 120.0  # how long a worker may take until the boxes of an attempt are gone
 LOSS_LIMIT = 3  # a submission that was at so many workers when they were lost is not given to another one
 LOSSES_KEPT = 10_000
+MODE_WAIT_S = 60.0  # how long a submission waits for a worker with its mode's package: such a one may only be away for a moment
 LEASE_LIMIT_BYTES = 48 * 1024 * 1024  # below what a message may have; sources are at most 1 MiB, a problem may carry weights and modules
 _LEASE = TypeAdapter(Lease)
 FACT_TYPES = get_args(wire.Fact)
@@ -249,8 +250,8 @@ class RemoteWorker:
 class RemoteFleet:
     """All workers. memory: a file that keeps which devices there have been, so that a submission to one waits for it after a restart."""
 
-    def __init__(self, memory: Path, files: SubmissionFiles) -> None:
-        self._memory, self._files = memory, files
+    def __init__(self, memory: Path, files: SubmissionFiles, mode_wait_s: float = MODE_WAIT_S) -> None:
+        self._memory, self._files, self._mode_wait_s = memory, files, mode_wait_s
         self._workers: dict[str, RemoteWorker] = {}
         self._known: dict[str, None] = {}  # kinds of devices
         with suppress(OSError, ValueError):
@@ -346,15 +347,20 @@ class RemoteFleet:
         kind, mode = submission.device_kind, submission.mode
         if kind and self._known and not devices.is_offered(kind, self.device_kinds()):
             raise NoSuchDevice(kind, self.device_kinds())
+        loop, end_s = asyncio.get_running_loop(), None
         while True:
             fitting = [worker for worker in self._workers.values() if worker.offers(kind)]
             able = [worker for worker in fitting if mode not in worker.missing_modes]
-            if fitting and not able:
+            lacking = bool(fitting) and not able
+            end_s = (end_s or loop.time() + self._mode_wait_s) if lacking else None
+            if end_s is not None and loop.time() >= end_s:
                 raise ModeNotInstalled(f"MODE_{mode.name} is not installed at any worker; install {PACKAGE} there")
             if workers := [worker for worker in able if worker.room]:
                 return min(workers, key=lambda worker: worker.load)
             self._changed.clear()
-            await self._changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(end_s):
+                    await self._changed.wait()
 
 
 def checked_standing(standing: fleet_pb2.Standing) -> fleet_pb2.Standing:

@@ -7,10 +7,12 @@ import pytest
 
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, RequestIdReused
 from grader.ledger import Ledger, transactions
+from grader.ledger.queue import positions
 from grader.model import Failure, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
 from tests import fakes
+from tests.clock import Seconds
 
 FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
 
@@ -165,6 +167,43 @@ async def test_a_heartbeat_keeps_a_lease(ledger, clock):
     clock.pass_s(20)
     assert [one.submission_id for one in await ledger.expire()] == [made.submission_id]
     assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+async def test_a_clock_that_is_set_ends_no_lease_of_this_server(location, clock, jump_s):
+    """By the time that passed it ends. Another server goes by the stored time, which the next heartbeat writes anew."""
+    elapsed = Seconds()
+    async with Ledger.open(location, now=clock, elapsed_s=elapsed) as ledger, Ledger.open(location, now=clock) as another:
+        made = await submit(ledger)
+        held = await lease(ledger)
+        clock.pass_s(jump_s)
+        elapsed.now_s = 10
+        assert await ledger.expire() == []
+        await ledger.heartbeat(held, ttl_s=30)
+        assert await another.expire() == []
+        elapsed.now_s = 41
+        assert [one.submission_id for one in await ledger.expire()] == [made.submission_id]
+        await lease(ledger)
+        clock.pass_s(31)
+        assert [one.submission_id for one in await another.expire()] == [made.submission_id]
+
+
+async def test_no_end_is_before_its_start(ledger, clock):
+    """Settled, cancelled or failed after the clock was set back; estimates are not negative then."""
+    for order in ("settle", "cancel", "fail"):
+        made = await submit(ledger, order)
+        held = await lease(ledger, ttl_s=1e6)
+        clock.pass_s(-3600)
+        if order == "settle":
+            await ledger.settle(held, fakes.report())
+        else:
+            if order == "cancel":
+                await ledger.cancel(made.submission_id)
+            await ledger.release(held, replace(FAILURE, final=True))
+        ended = await ledger.get(made.submission_id)
+        assert ended.state.final and ended.end_time == ended.start_time
+    waiting = await submit(ledger, "next")
+    assert positions(await ledger.queue(), 1)[waiting.submission_id].estimated_s == 0
 
 
 async def lose(ledger, clock, count, worker="w1"):

@@ -4,9 +4,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from grader.errors import NotWaiting, SubmissionNotFound
 from grader.ledger.queue import positions
+from grader.ledger.tables import usage
 from grader.model import Failure
 from sandbox.protocol import wire
 from tests import fakes
@@ -90,6 +92,36 @@ async def test_a_user_with_many_queued_does_not_delay_one_with_one(ledger, clock
         began.append((await lease(ledger)).submission.new.user)
     assert began[0] == "other"
     assert [one.submission.new.user for one in running] == ["many"] * lane_count
+
+
+@pytest.mark.parametrize(("shares", "place"), [(("client:a", "client:b"), 1), (("", ""), 200)])
+async def test_a_batch_of_a_client_without_a_key_delays_another_by_one(ledger, clock, shares, place):
+    """The place of the single one after 200 that were there first; the control has no shares. Nothing of a share is kept for long."""
+    new = fakes.new_submission()
+    for _ in range(200):
+        await ledger.submit(new, fakes.problem(), share=shares[0])
+    running = await lease(ledger)
+    single = await ledger.submit(new, fakes.problem(), share=shares[1])
+    order = []
+    while not order or order[-1] != single.submission_id:
+        clock.pass_s(2)
+        await ledger.settle(running, fakes.report())
+        running = await lease(ledger)
+        order.append(running.submission.submission_id)
+    assert len(order) == place
+    assert running.submission.new.user == ""
+
+
+async def test_shares_that_count_no_more_are_forgotten(ledger, clock):
+    """With the first use of a new one, so that clients that come and go leave nothing."""
+    for share in ("client:a", "client:b", "client:c"):
+        await ledger.submit(fakes.new_submission(), fakes.problem(), share=share)
+        held = await lease(ledger)
+        clock.pass_s(2)
+        await ledger.settle(held, fakes.report())
+        clock.pass_s(3 * 3600 if share == "client:b" else 0)
+    query = sa.select(usage.c.user_name)
+    assert (await ledger.database.read(lambda connection: connection.execute(query).scalars().all())) == ["client:c"]
 
 
 async def test_nobody_starves(ledger, clock):

@@ -5,6 +5,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from grader import errors
+from grader.api.client import GraderClient
 from grader.config import Settings
 from grader.v1 import grader_service_pb2 as api
 from tests.server.keyed import bearer, keyed_server
@@ -35,6 +36,21 @@ async def test_one_key_fills_its_share_and_others_still_submit(settings, kernel)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "share of the queue" in caught.value.details()
     status = status_pb2.Status.FromString(dict(caught.value.trailing_metadata())["grpc-status-details-bin"])
     assert any(detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR) for detail in status.details)
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_clients_without_keys_take_turns(serve, grade, kernel, named):
+    """On a unix socket, which has no addresses: a single one is next after what runs. The control: two without a name are alike."""
+    async with serve(grade, capacity=1) as many, GraderClient(many.address) as other:
+        if not named:
+            for client in (many, other):
+                for name, call in vars(client._stub).items():
+                    setattr(client._stub, name, call.func)
+        await until_one_runs(many, kernel)
+        await many.batch_submit([kernel() for _ in range(20)])
+        single = await other.get_submission((await other.submit(kernel())).name, full=True)
+        assert single.HasField("queue_position") and single.queue_position.ahead_count == (0 if named else 20)
+        assert single.user == "" and "client:" not in str(single)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def files(tmp_path):
 
 @pytest.fixture
 async def fleet(tmp_path, files):
-    return RemoteFleet(tmp_path / "devices.json", files)
+    return RemoteFleet(tmp_path / "devices.json", files, mode_wait_s=0)
 
 
 @pytest.fixture

@@ -311,6 +311,22 @@ async def test_a_worker_without_a_modes_package_hands_the_submission_back(fleet,
             assert await grading == await plain == []
 
 
+async def test_a_mode_whose_workers_are_away_for_a_moment_is_waited_for(fleet, address) -> None:
+    """The submission is given to the worker that comes back, and does not fail at those that lack the package."""
+    fleet._mode_wait_s = 60.0
+    given = lease()
+    profile = replace(given, submission=replace(given.submission, new=replace(given.submission.new, mode=wire.Mode.PROFILE)))
+    async with inside(address, standing(capacity=1)) as first:
+        grading = asyncio.create_task(graded(fleet, profile))
+        await first.end((await first.grade()).attempt, ModeNotInstalled.reason, "MODE_PROFILE is not installed here")
+        with pytest.raises(WorkerLost):
+            await grading
+        grading = asyncio.create_task(graded(fleet, profile))
+        async with inside(address, standing(capacity=1)) as second:
+            await second.end((await second.grade()).attempt)
+            assert await grading == []
+
+
 async def test_a_device_that_there_never_was_is_refused_and_not_waited_for(fleet, address) -> None:
     """It was in the queue when the server forgot its devices."""
     async with inside(address, standing("cuda", "cuda:0")):
