@@ -82,8 +82,7 @@ async def memory_toolchain(
         log.warning("toolchain_on_disk", reason="box_root is an image" if settings.image else str(error))
     try:
         if directory is not None:
-            keeper = (sys.executable, "-I", "-S", "-B", str(KEEPER_SCRIPT), str(directory), str(linger_s))
-            await asyncio.to_thread(subprocess.run, keeper, cwd="/", env={}, check=True, timeout=KEEPER_START_S)
+            await asyncio.to_thread(_start_keeper, directory, linger_s)
         yield directory
     finally:
         if directory is not None:
@@ -91,17 +90,26 @@ async def memory_toolchain(
             os.close(lock)
 
 
+def _start_keeper(directory: Path, linger_s: float) -> None:
+    keeper = (sys.executable, "-I", "-S", "-B", str(KEEPER_SCRIPT), str(directory), str(linger_s))
+    try:
+        subprocess.run(keeper, stdin=subprocess.DEVNULL, cwd="/", env={}, check=True, timeout=KEEPER_START_S)
+    except (OSError, subprocess.SubprocessError) as error:  # the next server's sweep removes the copy
+        log.warning("toolchain_keeper_failed", error=str(error))
+
+
 def sweep(place: Path = PLACE, sparing: Path | None = None) -> int:
-    """Remove the copies of this user that no server holds by a lock, but for `sparing`. Returns how many were removed."""
+    """Remove the copies of this user that no server holds by a lock, but for `sparing` where it is whole. Returns how many were removed."""
     count = 0
-    for directory in sorted(set(place.glob(f"{PREFIX}*")) - {sparing}):
+    for directory in sorted(place.glob(f"{PREFIX}*")):
         with suppress(OSError):
             descriptor = _open(directory)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.fchmod(descriptor, PARTIAL_MODE)
-                remove_tree(directory)
-                count += 1
+                if is_there(descriptor, directory) and not (directory == sparing and is_whole(descriptor)):
+                    os.fchmod(descriptor, PARTIAL_MODE)
+                    remove_tree(directory)
+                    count += 1
             finally:
                 os.close(descriptor)
     return count
@@ -135,8 +143,9 @@ def _digest(parts: list[ToolchainPart]) -> str:
     """Name a toolchain by its paths and what changes with a file. Python rewrites its cache at any time, and checks it against sources."""
     digest = hashlib.sha256()
     for path, facts in parts:
-        varies = not stat.S_ISDIR(facts.st_mode) and CACHE not in path
-        digest.update(repr((path, facts.st_mode, *((facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns) if varies else ()))).encode())
+        if CACHE not in f"{path}/":
+            changes = () if stat.S_ISDIR(facts.st_mode) else (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+            digest.update(repr((path, facts.st_mode, *changes)).encode())
     return digest.hexdigest()[:16]
 
 
@@ -155,7 +164,7 @@ def _hold(settings: BoxSettings, place: Path, limit_bytes: int | None) -> tuple[
     directory, size_bytes = place / f"{PREFIX}{os.geteuid()}-{_digest(parts)}", size_of(parts)
     sweep(place, sparing=directory)
     while True:  # until nobody removes it between two looks
-        if not directory.exists() and (reason := why_not(size_bytes, place, limit_bytes)) is not None:
+        if (reason := why_not(0 if directory.exists() else size_bytes, place, limit_bytes)) is not None:
             raise MemoryToolchainUnavailable(f"the toolchain is not kept in memory: {reason}")
         log.info("toolchain_wanted", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
         try:
@@ -167,30 +176,47 @@ def _hold(settings: BoxSettings, place: Path, limit_bytes: int | None) -> tuple[
 
 
 def take(directory: Path, parts: list[ToolchainPart]) -> int | None:
-    """Lock a copy, made unless it is there; None where it has been removed meanwhile. Another server that makes it is waited for."""
+    """Lock a copy, made unless it is there; None where it has been removed meanwhile. Another server that makes it is waited for.
+
+    Only who has the lock of the directory that is there alone may remove or fill it.
+    """
     with suppress(FileExistsError):
         directory.mkdir(mode=PARTIAL_MODE)
     with ExitStack() as opened:
         lock = _open(directory)
         opened.callback(os.close, lock)
-        with suppress(BlockingIOError):  # of a server that has it, or makes it
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_whole(lock, directory):
-                opened.callback(remove_tree, directory)
+        if _lock_alone(lock) and is_there(lock, directory) and not is_whole(lock):
+            try:
                 for leftover in directory.iterdir():  # its maker died
                     remove_tree(leftover)
                 copy(parts, directory, lock)
                 os.fchmod(lock, WHOLE_MODE)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        if not _is_whole(lock, directory):
+            except BaseException:
+                remove_tree(directory)
+                raise
+        fcntl.flock(lock, fcntl.LOCK_SH)  # others may have had it in between
+        if not (is_there(lock, directory) and is_whole(lock)):
             return None
         opened.pop_all()
         return lock
 
 
-def _is_whole(lock: int, directory: Path) -> bool:
-    facts = os.fstat(lock)
-    return stat.S_IMODE(facts.st_mode) == WHOLE_MODE and directory.exists() and os.path.samestat(facts, directory.lstat())
+def _lock_alone(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # of a server that has it, or makes it
+        return False
+    return True
+
+
+def is_there(lock: int, directory: Path) -> bool:
+    """Return whether the open directory is still the one at this path."""
+    return directory.exists() and os.path.samestat(os.fstat(lock), directory.lstat())
+
+
+def is_whole(lock: int) -> bool:
+    """Return whether all of the copy was made."""
+    return stat.S_IMODE(os.fstat(lock).st_mode) == WHOLE_MODE
 
 
 def copy(parts: list[ToolchainPart], directory: Path, *descriptors: int) -> None:
@@ -225,6 +251,8 @@ def copy(parts: list[ToolchainPart], directory: Path, *descriptors: int) -> None
             raise IsolationBroken(f"{source} was not copied whole; wait until no packages are installed, or free memory")
         elif facts.st_size and stat.S_ISREG(facts.st_mode):
             settle(path)
+    for made in {parent for target, _ in directories for parent in (target, *target.parents) if directory in parent.parents}:
+        made.chmod(0o755)  # whatever the server's umask is
     for target, facts in reversed(directories):  # a directory's time counts for Python's finders
         os.utime(target, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
 

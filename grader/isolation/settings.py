@@ -38,7 +38,7 @@ class BoxSettings:
     @property
     def etc_directory(self) -> Path:
         """Where the passwd and group that boxes see are written: in memory, where the toolchain is."""
-        return self.runtime_dir / "etc" if self.memory_toolchain_dir is None else self.memory_toolchain_dir / "own-etc"
+        return self.runtime_dir / "etc" if self.memory_toolchain_dir is None else self.memory_toolchain_dir / f"own-etc-{self.run_id}"
 
     @property
     def image(self) -> str | None:

@@ -35,6 +35,12 @@ def main() -> None:
             fcntl.flock(copy, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             continue
+        try:
+            is_there = os.path.samestat(os.fstat(copy), os.lstat(directory))
+        except FileNotFoundError:
+            return
+        if not is_there:  # somebody removed it, and made another at the same path
+            return
         if os.fstat(copy).st_mtime_ns == changed_ns:  # no server has gone meanwhile
             os.fchmod(copy, 0o700)  # from here on it is not whole, and no server takes it
             shutil.rmtree(directory, ignore_errors=True)

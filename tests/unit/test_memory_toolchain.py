@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from grader.isolation.memory_toolchain import PREFIX, MemoryToolchainUnavailable
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import BindMount, Toolchain, host_toolchain, mirrored
 
-HANG_S = 60.0
+HANG_S, KEEPER = 60.0, module.KEEPER_SCRIPT.name
 
 
 @pytest.fixture
@@ -47,14 +48,20 @@ def parts(root: Path) -> list[module.ToolchainPart]:
 
 
 def test_a_copy_has_every_file_with_its_bytes_time_and_link(tree: Path, tmp_path: Path) -> None:
-    """Nothing is setuid in it, and of what is hidden there is an empty directory to cover."""
-    copy(parts(tree), tmp_path / "copy")
+    """Nothing is setuid in it, and of what is hidden there is an empty directory to cover. Boxes may read it, whatever the umask."""
+    before = os.umask(0o077)
+    try:
+        copy(parts(tree), tmp_path / "copy")
+    finally:
+        os.umask(before)
     there = mirrored(tmp_path / "copy", tree)
     assert (there / "bin" / "tool").read_bytes() == (tree / "bin" / "tool").read_bytes()
     facts = (there / "bin" / "tool").stat()
     assert (facts.st_mtime_ns, facts.st_mode & 0o7777) == (10**18 + 123, 0o755)
     assert os.readlink(there / "bin" / "alias") == "tool"
     assert list((there / "secret").iterdir()) == []
+    above = (there / "bin", *(directory for directory in (there / "bin").parents if tmp_path / "copy" in directory.parents))
+    assert {directory.stat().st_mode & 0o777 for directory in above} == {0o755}
     assert (there / "bin").stat().st_mtime_ns == (tree / "bin").stat().st_mtime_ns
 
 
@@ -130,16 +137,64 @@ def test_a_toolchain_names_no_copy_that_is_not_whole(tmp_path: Path) -> None:
 
 
 def test_a_copy_without_a_server_is_removed_and_one_with_a_server_is_not(tmp_path: Path) -> None:
-    """Nor is the one that the sweeping server is about to take."""
+    """Nor is the one that the sweeping server is about to take, where it is whole."""
     dead, live, own = (tmp_path / f"{PREFIX}{name}" for name in ("a-1", "a-2", "a-3"))
     for directory in (dead, live, own):
         (directory / "usr").mkdir(parents=True)
+    own.chmod(module.WHOLE_MODE)
     held = os.open(live, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_SH)
     assert sweep(tmp_path, sparing=own) == 1
     assert not dead.exists() and (live / "usr").exists() and (own / "usr").exists()
     os.close(held)
-    assert sweep(tmp_path) == 2
+    own.chmod(module.PARTIAL_MODE)
+    assert sweep(tmp_path, sparing=own) == 2
+
+
+@pytest.mark.parametrize("locks", [1, 2], ids=["before it is alone", "before it shares"])
+def test_a_copy_that_is_made_anew_meanwhile_is_left_alone(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: int) -> None:
+    """Between two calls of a server, others may sweep the directory that it opened and make another at the same path."""
+    directory, counts, others = tmp_path / f"{PREFIX}a", [0], list[int | None]()
+    flock = fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        counts[0] += 1
+        if counts[0] == locks:
+            monkeypatch.setattr(module.fcntl, "flock", flock)
+            flock(descriptor, fcntl.LOCK_UN)
+            assert sweep(tmp_path) == 1
+            others.append(take(directory, parts(tree)))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(module.fcntl, "flock", late)
+    assert take(directory, parts(tree)) is None
+    assert others[0] is not None and mirrored(directory, tree / "bin" / "tool").exists()
+    os.close(others[0])
+
+
+def test_a_keeper_leaves_a_copy_that_was_made_anew(tree: Path, tmp_path: Path) -> None:
+    """Its own was swept; one at the same path has a keeper of its own."""
+    directory = tmp_path / f"{PREFIX}a"
+    command = [sys.executable, "-I", "-S", "-B", str(module.KEEPER_SCRIPT), str(directory), "1"]
+    lock = take(directory, parts(tree))
+    assert lock is not None
+    subprocess.run(command, check=True, timeout=HANG_S, capture_output=True)
+    pid = (directory / "keeper").read_text().strip()
+    os.close(lock)
+    assert sweep(tmp_path) == 1
+    lock = take(directory, parts(tree))
+    assert lock is not None
+    deadline = time.monotonic() + HANG_S
+    while KEEPER in _command_of(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert KEEPER not in _command_of(pid) and mirrored(directory, tree / "bin" / "tool").exists()
+    os.close(lock)
+
+
+def _command_of(pid: str) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
 
 
 def test_a_keeper_removes_a_copy_when_its_last_server_has_gone(tree: Path, tmp_path: Path) -> None:
