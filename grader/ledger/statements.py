@@ -160,7 +160,7 @@ class SubmissionFilter:
         numbers = sa.select(submissions.c.number).order_by(submissions.c.number.desc()).limit(limit)
         if before is not None:
             numbers = numbers.where(submissions.c.number < before)
-        choices = itertools.product(states or (None,), sorted(self.verdicts) or (None,))
+        choices = itertools.product(sorted(set(states)) or (None,), sorted(set(self.verdicts)) or (None,))
         parts = [numbers.where(*self._where(problem_id, state, verdict)).subquery() for state, verdict in choices]
         chosen = sa.union_all(*(sa.select(part.c.number) for part in parts))
         return sa.select(*LISTED).where(submissions.c.number.in_(chosen)).order_by(submissions.c.number.desc()).limit(limit)

@@ -89,13 +89,13 @@ async def fill(ledger: Ledger, clock: list[datetime], problems: Problems) -> Non
     for index in range(FIRST):
         clock[0] = START + timedelta(seconds=index + 1)
         contest = f"c{index // 2 % CONTESTS:02}" if index % 2 else ""
-        new = NewSubmission(
+        submission = NewSubmission(
             **{"problem_id": host.PROBLEM, "language": "cuda", "user": f"u{index * 7 % USERS:04}", "competition_id": contest},
             sources=(SourceFile(path="kernel.cu", content=host.SOURCE.format(index) * 10),),
             mode=wire.Mode.RANKED if contest else wire.Mode.TEST,
             tags=() if index % 20 else ("sweep",),
         )
-        await ledger.submit(new, problems.get(host.PROBLEM))
+        await ledger.submit(submission, problems.get(host.PROBLEM))
         for spoiled in (True, False) if index % 10 == 0 else (False,):
             (lease,) = await ledger.lease_some("w", 1, ttl_s=3000)
             await ledger.append(lease, FACTS[:-1])
@@ -173,8 +173,8 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
     over, retention = service.policy.ended(END), service.ledger.retention
     yield "retention of events, a batch", partial(retention.remove_events, END, over)
     yield "retention of sources, a batch", partial(retention.remove_sources, END, over)
-    for which in ("first", "again"):
-        yield f"retention, {which}", partial(remove_due, service.ledger, {"sources": 1, "events": 1}, service.policy)
+    for pass_name in ("first", "again"):
+        yield f"retention, {pass_name}", partial(remove_due, service.ledger, {"sources": 1, "events": 1}, service.policy)
 
 
 async def measure(count: int, directory: Path, steps: _Steps) -> tuple[float, Figures]:
