@@ -251,8 +251,8 @@ def copy(parts: list[ToolchainPart], directory: Path, *descriptors: int) -> None
             raise IsolationBroken(f"{source} was not copied whole; wait until no packages are installed, or free memory")
         elif facts.st_size and stat.S_ISREG(facts.st_mode):
             settle(path)
-    for made in {parent for target, _ in directories for parent in (target, *target.parents) if directory in parent.parents}:
-        made.chmod(0o755)  # whatever the server's umask is
+    for above in {parent for target, _ in directories for parent in (target, *target.parents) if directory in parent.parents}:
+        above.chmod(0o755)  # whatever the server's umask is
     for target, facts in reversed(directories):  # a directory's time counts for Python's finders
         os.utime(target, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
 
