@@ -23,6 +23,7 @@ from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Isolation, Isolat
 from grader.model import Lease, NewSubmission
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import GO, READY, WAIT
+from sandbox.protocol.box_start import FORK_SOCKET
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import entry_in
 from sandbox.protocol.wire import Stage, Step
@@ -434,10 +435,14 @@ class Attempt:
         if tool is not None:
             options += tool.options
             command, tool_dir = tool.command, tool.directory
+        # A competition has one process for each box: what is forked shares the layout of its memory with the boxes before and after it.
+        forks = tool is None and submission.mode is not wire.Mode.RANKED and not submission.competition_id
+        runner, arguments = "sandbox.runner.run", ("{link}/judge.sock", *options)
         return BoxSpec(
             box_id=f"{self.work.box_id}-run" + (f"-{number}" if number else ""),
             purpose=Purpose.RUN,
-            argv=(*command, *module_argv("sandbox.runner.run", "{link}/judge.sock", *options)),
+            argv=(*command, *module_argv(runner, *arguments)),
+            fork_argv=module_argv("sandbox.fork_server", f"{{link}}/{FORK_SOCKET}", runner, *arguments) if forks else (),
             limits=self.host.profile.run_limits(self.problem, submission.mode, on_gpu=gpu is not None, measure_s=submission.measure_s),
             slot=self.work.slot,
             link_dir=self.work.link_dir,

@@ -38,6 +38,7 @@ class Purpose(StrEnum):
     BUILD = "build"
     RUN = "run"
     CHECK = "check"  # of a problem: runs its reference
+    FORK = "fork"  # forks the commands of run boxes, and runs nothing of a submission itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,7 @@ class BoxSpec:
     slot: a small number that no other live box of this host has; it decides the uid.
     gpu: None in a build box, always: nothing is measured there, so nothing needs one.
     tool_dir: bound read-only where it lies on the host: a profiler outside of the toolchain. A box made from an image has its own.
+    fork_argv: the command of a parent that has imported what this box needs, and may fork its command; () where it may not.
     """
 
     box_id: str
@@ -95,6 +97,7 @@ class BoxSpec:
     environment: tuple[tuple[str, str], ...] = ()
     gpu: GpuAccess | None = None
     tool_dir: Path | None = None
+    fork_argv: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.gpu is not None and self.purpose is Purpose.BUILD:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 
 from grader.isolation import BoxSpec, IsolationBroken, Purpose, gpu, launch, processes
 from grader.isolation.directories import slot_uid
 from grader.isolation.fingerprint import HostFingerprint
+from grader.isolation.forks import ForkParent, ForkParents
 from grader.isolation.host_box import HostIsolation, Launch
 from grader.isolation.launch import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
 from grader.isolation.settings import BoxSettings, Protections
@@ -23,6 +25,8 @@ DEVICE_BIND = "--dev-bind"
 HELP_TIMEOUT_S = 10
 NOT_INSTALLED = "bwrap is not installed; install the package bubblewrap"
 COVER_BYTES = 4096
+# Of a parent's first process, which keeps root's uid: to take other uids, and that its end is a signal to the parent, which has another.
+FORK_RIGHTS = ("--cap-drop", "ALL", "--cap-add", "CAP_KILL", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETUID")
 # Without /sys the driver does not start: cuInit says 304. Covered, so that what is left is what a container has.
 SYS = BindMount(source=Path("/sys"), target="/sys")
 SYS_COVERED = ("/sys/class/net",)
@@ -43,6 +47,7 @@ class BubblewrapIsolation(HostIsolation):
         self._program = shutil.which(PROGRAM)
         self._options = ""
         self._root = os.geteuid() == 0
+        self._parents = ForkParents(settings, self.start, self.fingerprint)
 
     def _refusal(self) -> str | None:
         return NOT_INSTALLED if self._program is None else super()._refusal()
@@ -71,38 +76,60 @@ class BubblewrapIsolation(HostIsolation):
         # Counted in the box's own user namespace, so the host's processes of the same uid do not count (Linux 5.14).
         count = None if limited or not keep.process_limit else spec.limits.process_count
         limits = launch.rlimits(spec.limits, process_count=count) if keep.rlimits else {}
-        outer = [self._program, "--die-with-parent", "--new-session", "--unshare-user", "--unshare-uts", "--unshare-cgroup-try"]
+        forks = spec.purpose is Purpose.FORK
+        outer = [self._program, "--die-with-parent", "--new-session", "--unshare-uts", "--unshare-cgroup-try"]
         outer += ["--unshare-net"] if keep.own_network else []
-        outer += ["--unshare-pid", "--as-pid-1"] if keep.own_pids else []
         outer += ["--unshare-ipc"] if keep.own_ipc else []
-        outer += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
-        if keep.no_nested_namespaces:
+        if forks:  # its children take a box's uid, and then enter a box's namespaces, which are below its own; it has no rlimits to inherit
+            outer, limits = [*outer, *FORK_RIGHTS], {}
+            above = {str(path) for bind, _ in binds for path in Path(bind.target).parents[:-1]}
+            outer += [word for path in sorted(above) for word in ("--dir", path)]  # else they are open to root only
+        else:
+            outer += ["--unshare-user", *(["--unshare-pid", "--as-pid-1"] if keep.own_pids else [])]
+            outer += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
+        if keep.no_nested_namespaces and not forks:
             if not self._options:
                 help_run = subprocess.run([self._program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
                 self._options = help_run.stdout + help_run.stderr
             outer += ["--disable-userns"] if "--disable-userns" in self._options else []
         outer += ["--hostname", "box", *self._mounts(spec, toolchain, binds)]
         descriptors = []
-        if keep.seccomp:
+        seccomp = profile("seccomp.bpf").read_bytes() if keep.seccomp else b""
+        if seccomp and not forks:  # a filter would be inherited
             descriptors.append(os.memfd_create("seccomp", os.MFD_CLOEXEC))
             stack.callback(os.close, descriptors[0])
-            os.write(descriptors[0], profile("seccomp.bpf").read_bytes())
+            os.write(descriptors[0], seccomp)
             os.lseek(descriptors[0], 0, os.SEEK_SET)
             outer += ["--seccomp", str(descriptors[0])]
         inside = launch.environment(spec, toolchain.path, grant=grant)
         outer += ["--clearenv", *(word for name, value in inside.items() for word in ("--setenv", name, value)), "--chdir", "/tmp"]
         tmp = {"bytes": spec.limits.tmp_bytes, "inodes": TMP_INODE_COUNT, "executable": int(spec.purpose is not Purpose.RUN)}
         return Launch(
-            argv=lambda entered, status: [
+            argv=lambda entered, status, left: [
                 *(*outer, "--json-status-fd", str(status), "--"),
-                *launch.command(spec, paths, limited=limits, entered=entered),
+                *launch.command(spec, paths, limited=limits, entered=entered, left=left),
             ],
             environment={"PATH": toolchain.path, **processes.labels(self._settings, spec.box_id)},
-            uid=slot_uid(spec.slot, spec.purpose) if self._root and keep.own_uid else os.geteuid(),
+            uid=slot_uid(spec.slot, spec.purpose) if self._root and keep.own_uid and not forks else os.geteuid(),
             binds=[str(bind.source) for bind, _ in binds] if self._root else (),
             tmp=tmp if keep.tmp_limit else None,
             descriptors=descriptors,
+            confinement={
+                "rlimits": limits,
+                "drop_capabilities": keep.drop_capabilities,
+                "seccomp": base64.b64encode(seccomp).decode(),
+            },
         )
+
+    def _parent(self, spec: BoxSpec) -> AbstractAsyncContextManager[ForkParent | None]:
+        keep = self._protections
+        own = keep.own_uid and keep.own_pids and keep.own_ipc and keep.own_network
+        return self._parents.hold(spec) if spec.fork_argv and self._root and own else super()._parent(spec)
+
+    async def close(self) -> None:
+        """End what forks boxes, and take down what was set up; no box may be live."""
+        await self._parents.close()
+        await super().close()
 
     def _mounts(self, spec: BoxSpec, toolchain: Toolchain, binds: list[tuple[BindMount, str]]) -> list[str]:
         # First what may lie below a bind: the checkout, or Python, can be somewhere in /tmp.

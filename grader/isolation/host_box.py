@@ -10,23 +10,24 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grader.isolation import Availability, Box, BoxSpec, IsolationBroken, probe, processes
+from grader.isolation import Availability, Box, BoxSpec, IsolationBroken, Purpose, probe, processes
 from grader.isolation.cgroups import BoxCgroup, Cgroups, Counters, read_counters
 from grader.isolation.directories import link_directory, sweep_runtime
 from grader.isolation.fingerprint import HostFingerprint
+from grader.isolation.forks import ForkParent
 from grader.isolation.gpu import DriverFiles
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.supervision import SupervisedBox, live
+from sandbox.protocol.box_start import ENTERED, MADE
 from sandbox.protocol.wire import BoxCause
 
 STAGE_SCRIPT = Path(__file__).with_name("stage.py")
 WATCH_S = 0.05
-ENTERED = b"e"
 STATUS_BYTES = 4096
 CHILD_PID = re.compile(rb'"child-pid": (\d+)[^\d]')
 
@@ -35,45 +36,54 @@ CHILD_PID = re.compile(rb'"child-pid": (\d+)[^\d]')
 class Launch:
     """How to start a box.
 
-    argv: made from two descriptors: on one the box's first process reports that it has begun, on the other the launcher
-        says as JSON which process of the host that is, if it is another than the launcher's own.
+    argv: made from descriptors: on one the box's first process reports that it has begun, on the second the launcher says as JSON which
+        process of the host that is, if it is another than the launcher's own. From a third, if there is one, the first process gets the
+        exit code of a forked command.
+    confinement: what a forked command is to set for itself, as JSON has it.
     binds: host paths to be staged, in this order; empty where they are reachable as they are.
     uid: another than ours is the box's alone, so that all its processes are the box's.
     """
 
-    argv: Callable[[int, int], Sequence[str]]
+    argv: Callable[[int, int, int | None], Sequence[str]]
     environment: Mapping[str, str]
     uid: int
     binds: Sequence[str] = ()
     tmp: Mapping[str, int] | None = None
     descriptors: Sequence[int] = ()
+    confinement: Mapping[str, Any] = field(default_factory=dict)
 
 
 class HostBox(SupervisedBox):
-    """A box that is a process tree."""
+    """A box that is a process tree. parent: forks its command."""
 
-    def __init__(self, spec: BoxSpec, launch: Launch, cgroup: BoxCgroup | None, protections: Protections) -> None:
-        super().__init__(spec, launch.uid, watch_memory=protections.memory_limit)
-        self._launch, self._cgroup, self._protections = launch, cgroup, protections
+    def __init__(
+        self, spec: BoxSpec, launch: Launch, cgroup: BoxCgroup | None, protections: Protections, parent: ForkParent | None = None
+    ) -> None:
+        # A parent's descendants are other boxes' processes, each of which has limits of its own; it runs nothing of a submission itself.
+        super().__init__(spec, launch.uid, watch_memory=protections.memory_limit and spec.purpose is not Purpose.FORK)
+        self._launch, self._cgroup, self._protections, self._parent = launch, cgroup, protections, parent
         self._has_own_uid = launch.uid != os.geteuid()
         self._process: asyncio.subprocess.Process | None = None
-        self._descriptors = ExitStack()
+        self._descriptors, self._ends = ExitStack(), ExitStack()  # ours, and those of the box until it has them
         self._entered = self._status = -1
         self._said = b""
         self._first: int | None = None
+        self._first_pid = 0
 
     async def start(self) -> None:
         """Start the launcher."""
         output, output_end = self._pipe()
         self._entered, entered_end = self._pipe()
         self._status, status_end = self._pipe()
+        os.set_blocking(self._status, False)
+        left, left_end = (None, None) if self._parent is None else self._pipe()
         config = {
             "parent": os.getpid(),
             "entrances": self._cgroup.entrances if self._cgroup else (),
             "uid": self._launch.uid if self._has_own_uid else None,
             "binds": list(self._launch.binds),
             "tmp": dict(self._launch.tmp) if self._launch.tmp else None,
-            "argv": list(self._launch.argv(entered_end, status_end)),
+            "argv": list(self._launch.argv(entered_end, status_end, left)),
             "environment": dict(self._launch.environment),
         }
         try:
@@ -82,15 +92,17 @@ class HostBox(SupervisedBox):
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output_end,
                 stderr=output_end,
-                pass_fds=(entered_end, status_end, *self._launch.descriptors),
+                pass_fds=(entered_end, status_end, *(() if left is None else (left,)), *self._launch.descriptors),
                 env={},
                 start_new_session=True,
             )
         finally:
-            for end in (output_end, entered_end, status_end):
-                os.close(end)
+            if left_end is None:
+                self._ends.close()
         self._read(output)
         asyncio.get_running_loop().add_reader(self._status, self._meet_first)
+        if left_end is not None:
+            asyncio.get_running_loop().add_reader(self._entered, self._fork, (output_end, entered_end, left_end))
         self.begin(self._wall_s)
 
     def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
@@ -106,6 +118,8 @@ class HostBox(SupervisedBox):
         if self._reader is not None:
             self._reader.close()
             asyncio.get_running_loop().remove_reader(self._status)
+            asyncio.get_running_loop().remove_reader(self._entered)
+        self._ends.close()
         self._descriptors.close()
         if self._cgroup is not None:
             await asyncio.to_thread(self._cgroup.remove)
@@ -113,6 +127,7 @@ class HostBox(SupervisedBox):
     def _pipe(self) -> tuple[int, int]:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         self._descriptors.callback(os.close, reading)
+        self._ends.callback(os.close, writing)
         return reading, writing
 
     async def _await_exit(self) -> None:
@@ -122,7 +137,7 @@ class HostBox(SupervisedBox):
 
     async def _watch_processes(self) -> None:
         """Hold the limits of a box that has no cgroup to do it."""
-        if self._cgroup is not None:
+        if self._cgroup is not None or self._spec.purpose is Purpose.FORK:
             return
         while True:
             resident_bytes, count = await asyncio.to_thread(self._usage)
@@ -137,6 +152,7 @@ class HostBox(SupervisedBox):
     def _usage(self) -> tuple[int, int]:
         table = processes.table()
         inside = processes.descendants(self._process.pid if self._process else -1, table)
+        inside |= processes.of_uid(self._launch.uid, table) if self._has_own_uid else set()  # a forked command descends from its parent
         return processes.memory_bytes(inside, table, self._spec.limits.memory_bytes), sum(table[pid].thread_count for pid in inside)
 
     def _members(self) -> set[int]:
@@ -151,7 +167,10 @@ class HostBox(SupervisedBox):
 
     def _meet_first(self) -> None:
         """Hold the process that the launcher names: by descriptor, for a number may soon be another's."""
-        message = os.read(self._status, STATUS_BYTES)
+        try:
+            message = os.read(self._status, STATUS_BYTES)
+        except BlockingIOError:
+            return
         self._said += message
         named = CHILD_PID.search(self._said)  # it is written in pieces
         if message and named is None:
@@ -163,13 +182,24 @@ class HostBox(SupervisedBox):
             descriptor = os.pidfd_open(int(named[1]))
             self._descriptors.callback(os.close, descriptor)
             if processes.facts_of(int(named[1])).parent == self._process.pid:
-                self._first = descriptor
+                self._first, self._first_pid = descriptor, int(named[1])
+
+    def _fork(self, ends: Sequence[int]) -> None:
+        """Have the command forked, once the first process reports that the box is made; without one it ends, as a box that is broken."""
+        asyncio.get_running_loop().remove_reader(self._entered)
+        with self._ends, contextlib.suppress(OSError):
+            if self._parent is not None and os.read(self._entered, 1) == MADE:
+                self._meet_first()  # it was named before
+                entrances = self._cgroup.entrances if self._cgroup else ()
+                self._parent.fork(self._first_pid, {"uid": self.uid, **self._launch.confinement}, ends, entrances)
 
     def _end_processes(self) -> None:
-        if self._cgroup is not None:
-            self._cgroup.kill()
-        if self._first is not None:
-            processes.end_one(self._first)  # it is a namespace's first, so when it is gone all the others are
+        try:
+            if self._first is not None:
+                processes.end_one(self._first)  # it is a namespace's first, so when it is gone all the others are
+        finally:  # later: what forked the command is in the cgroup, too, and reaps it, without which the first does not end
+            if self._cgroup is not None:
+                self._cgroup.kill()
         processes.end_all(self._members)
 
     async def _settle(self) -> int | None:
@@ -178,13 +208,16 @@ class HostBox(SupervisedBox):
         if self._cgroup is not None:
             self._counters = read_counters(self._cgroup.directories)
         self._drain()
-        if self._cause is BoxCause.EXITED:
+        # A forked command that did not get in before a limit struck has used nothing of that limit.
+        if self._cause is BoxCause.EXITED or (self._parent is not None and self._cause is not BoxCause.KILLED):
             os.set_blocking(self._entered, False)
             entered = b""
             with contextlib.suppress(BlockingIOError):
                 entered = os.read(self._entered, 1)
             if entered != ENTERED:
                 assert self._reader is not None
+                if self._parent is not None:
+                    self._parent.fail()
                 message = self._reader.head.decode(errors="replace").strip()[-500:]
                 raise IsolationBroken(f"a box did not come up (exit code {code}): {message}")
         return 128 - code if code is not None and code < 0 else code
@@ -210,6 +243,10 @@ class HostIsolation(ABC):
     def _launch(self, spec: BoxSpec, link_dir: Path, driver: DriverFiles | None, stack: ExitStack, *, limited: bool) -> Launch:
         """Prepare a box. driver: of its GPU; stack: closed when the box is gone; limited: it has a cgroup."""
 
+    def _parent(self, spec: BoxSpec) -> AbstractAsyncContextManager[ForkParent | None]:
+        """Hold what forks the command of such a box; None where it is started."""
+        return nullcontext()
+
     def _refusal(self) -> str | None:
         """Return why no box can be made at all; None where it is worth a try."""
         if self._settings.image is None:
@@ -231,11 +268,12 @@ class HostIsolation(ABC):
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
         """Start a box; leaving kills every process of it."""
         driver = None if spec.gpu is None else await asyncio.to_thread(self._find_driver, spec.gpu.minor)
-        with ExitStack() as stack:
+        async with AsyncExitStack() as holds:
+            parent, stack = await holds.enter_async_context(self._parent(spec)), holds.enter_context(ExitStack())
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             cgroup = self._cgroup(spec, stack)
             launch = self._launch(spec, link_dir, driver, stack, limited=cgroup is not None)
-            async with live(HostBox(spec, launch, cgroup, self._protections)) as box:
+            async with live(HostBox(spec, launch, cgroup, self._protections, parent)) as box:
                 yield box
 
     def _cgroup(self, spec: BoxSpec, stack: ExitStack) -> BoxCgroup | None:

@@ -39,10 +39,16 @@ def rlimits(limits: Limits, *, process_count: int | None) -> dict[str, int]:
 
 
 def command(
-    spec: BoxSpec, paths: Mapping[str, str], *, limited: Mapping[str, int], stdio: str | None = None, entered: int | None = None
+    spec: BoxSpec,
+    paths: Mapping[str, str],
+    *,
+    limited: Mapping[str, int],
+    stdio: str | None = None,
+    entered: int | None = None,
+    left: int | None = None,
 ) -> list[str]:
-    """Return the argv that starts a box, with every {name} of the spec's argv filled in."""
-    config = json.dumps({"stdio": stdio, "entered": entered, "rlimits": dict(limited)})
+    """Return the argv that starts a box, with every {name} of the spec's argv filled in. left: of a box whose command is forked."""
+    config = json.dumps({"stdio": stdio, "entered": entered, "rlimits": dict(limited), "left": left})
     boot = BOOT.format(lib=paths["lib"])
     return [paths["python"], "-I", "-S", "-B", "-c", boot, config, *(filled(word, paths) for word in spec.argv)]
 
@@ -90,7 +96,7 @@ def binds(spec: BoxSpec, toolchain: Toolchain, link_dir: Path, protections: Prot
 
 STATE_LABEL, SERVER_LABEL, BOX_LABEL = "grader.state", "grader.server", "grader.box"
 STDIO_NAME = "stdio.sock"
-SHM_BYTES = {Purpose.BUILD: 16 << 20, Purpose.RUN: 64 << 20, Purpose.CHECK: 64 << 20}
+SHM_BYTES = {Purpose.BUILD: 16 << 20, Purpose.RUN: 64 << 20, Purpose.CHECK: 64 << 20, Purpose.FORK: 64 << 20}
 TMP_INODE_COUNT = 20_000
 # Setting these replaces the engine's own lists, so those are repeated. Most of the others count what the whole host does, which boxes that
 # live at the same time would tell each other by. Those that programs parse are files of our own (`toolchain.OWN_PROC`).

@@ -58,7 +58,7 @@ class ProcessIsolation(HostIsolation):
             count += sum(max(1, table[pid].thread_count) for pid in processes.of_uid(uid, table))
         limits = launch.rlimits(spec.limits, process_count=count)
         return Launch(
-            argv=lambda entered, _: launch.command(spec, paths, limited=limits, entered=entered),
+            argv=lambda entered, *_: launch.command(spec, paths, limited=limits, entered=entered),
             environment={
                 **launch.environment(spec, search_path(), home=str(scratch), grant=grant),
                 **processes.labels(self._settings, spec.box_id),

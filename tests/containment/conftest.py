@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.grading.attempt import module_argv
 from grader.isolation import BoxSpec, Purpose
 from grader.isolation.bubblewrap import BubblewrapIsolation
 from grader.isolation.directories import hold_slot, shared_slot_directory, slot_uid
@@ -27,7 +28,17 @@ from tests.containment.inventory import NAME, marked, places, traces
 from tests.requirements import absent
 from tests.turns import TURN_VARIABLE
 
-CAGES = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation}
+CAGES = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation, "forks": BubblewrapIsolation}
+# The command of a forked box: it has the words of a started one.
+ATTACKER = """
+import sys
+def preload(arguments):
+    pass
+def main(arguments):
+    sys.argv = ["-c", *arguments[1:]]
+    exec(compile(arguments[0], "attack", "exec"), {"__name__": "__main__"})
+    return 0
+"""
 HANG_S = 60  # bounds what may not hang, and nothing else
 # Who made it is in the name of all that a test makes, so that nobody takes another session's for a leftover.
 SESSION = f"{NAME}{os.getpid()}x"
@@ -53,16 +64,16 @@ def attempt(what, attack):
 
 
 GONE_S = 60.0
-ISOLATIONS = ("docker", "bubblewrap", "process")
+ISOLATIONS = ("docker", "bubblewrap", "forks", "process")
 
 
 def pytest_itemcollected(item):
-    """Where both safe isolations are at hand, a test runs on one of them, and on the other one with the next commit."""
+    """Where both safe isolations are at hand, a test runs on one of them, or in a cage forked, and on another with the next commit."""
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
     named = [one for one in params if one in ISOLATIONS]
     if len(named) == 1 and shutil.which("bwrap") and shutil.which("docker"):
         turn = zlib.crc32(item.nodeid.replace(named[0], "").encode()) + ISOLATIONS.index(named[0])
-        if (turn + int(os.environ[TURN_VARIABLE])) % 2:
+        if (turn + int(os.environ[TURN_VARIABLE])) % (3 if "cage" in item.fixturenames else 2):
             item.add_marker(pytest.mark.daily)
 
 
@@ -85,6 +96,8 @@ class Cage:
         self.marker = f"marker-{place.name}"
         self.made = []
         self.orderly = False
+        self.attacker = (str(place / "fork_attack.py"), "/grader/lib/fork_attack.py")
+        Path(self.attacker[0]).write_text(ATTACKER)
 
     def isolation(self, **protections):
         made = CAGES[self.name](self.settings, Protections(**protections))
@@ -95,6 +108,8 @@ class Cage:
         return f"# {self.marker}\n{PRELUDE}\n{textwrap.dedent(attack)}"
 
     def spec(self, attack, *, purpose=Purpose.BUILD, limits=None, argv=None, words=(), **changes):
+        if self.name == "forks" and argv is None:
+            changes["fork_argv"] = module_argv("sandbox.fork_server", "{link}/fork.sock", "fork_attack", self.code(attack), *words)
         return BoxSpec(
             box_id=f"c{time.monotonic_ns()}",
             purpose=purpose,
@@ -108,8 +123,15 @@ class Cage:
     async def live(self, attack, *, without=(), extra_binds=(), **spec):
         self.orderly = False
         off = dict.fromkeys(without, False)
-        async with self.isolation(**off, extra_binds=tuple(extra_binds)).start(self.spec(attack, **spec)) as box:
+        binds = (*extra_binds, *([self.attacker] if self.name == "forks" else []))
+        isolation = self.isolation(**off, extra_binds=binds)
+        wanted = self.spec(attack, **spec)
+        async with isolation.start(wanted) as box:
+            if wanted.fork_argv and not any(name.startswith("own_") for name in without):  # else it was started
+                (parent,) = isolation._parents._parents.values()
+                assert parent._link.exception() is None
             yield box
+        await isolation.close()
 
     async def run(self, attack, **options):
         """Run it to its end, and see that nothing of it is left then."""

@@ -129,6 +129,8 @@ async def test_17_while_the_server_does_not_read_the_box_waits_and_nobody_else(c
 
     That an engine of version 20.10 hangs where it has to keep it was measured once and is not done again: others use it too.
     """
+    if cage.name == "forks":
+        pytest.skip("the loop that stands still here is what forks")
     limits = {"output_bytes": 8 << 20}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     async with cage.live(STALL, limits=limits) as box:

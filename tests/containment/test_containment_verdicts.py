@@ -31,7 +31,9 @@ FORGED = {"forged_verdict_on_stdout_and_stderr": Believed.STDOUT, "forged_verdic
 
 
 @pytest_asyncio.fixture(
-    scope="session", loop_scope="session", params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES]
+    scope="session",
+    loop_scope="session",
+    params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES if name != "forks"],
 )
 async def graded_in(request, found_cages):
     """Grade on this isolation, see that nothing stays, and that the next kernel gets its verdict."""

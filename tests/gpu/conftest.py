@@ -31,11 +31,11 @@ from tests.honest.kernel_files import HERE as HONEST
 
 LOCKS = Path(tempfile.gettempdir()) / f"grader-gpu-tests-{os.geteuid()}"
 HIDDEN = (PROBLEM, PROBLEMS, HONEST / "problems")  # from boxes
-RUNNER = b"'sandbox.runner.run'"  # as the command line of a box has it
+RUNNER = b"sandbox.runner.run"  # as the command line of a box has it, or of what forks one
 # With more, the first test waits until the lane has served all others, and compilers take the cores of what is timed.
 AHEAD = min(6, BUILDER_COUNT)
 STARTED_S = 30.0  # until a box that starts either waits or has ended
-BOX_PROGRAMS = (RUNNER, b"'sandbox.builder.build'")
+BOX_PROGRAMS = (b"'sandbox.runner.run'", b"'sandbox.builder.build'")
 
 GradedAhead = Mapping[str, asyncio.Task[Graded]]  # by the id of the case
 

@@ -40,7 +40,9 @@ async def waiting(request: pytest.FixtureRequest, gpu: Gpu, gpu_report: Report) 
 
 
 async def test_jobs_get_boxes_that_waited_and_the_lane_stays(waiting: Grading, section: Section) -> None:
-    """One submission after another, with a pause: those that find a box load in half the time, and no box is taken for a leftover."""
+    """One submission after another, with a pause: those that find a box load in half the time, and no box is taken for a leftover. Where
+    boxes are forked it is all but the first of a kind."""
+    forked = waiting.fleet.isolation.NAME == "bubblewrap" and os.geteuid() == 0
     table = section.table("kernel", "round", "verdict", "box waited", "load, s", "total, s")
     loads: dict[bool, list[float]] = {True: [], False: []}
     for example in _examples():
@@ -51,7 +53,7 @@ async def test_jobs_get_boxes_that_waited_and_the_lane_stays(waiting: Grading, s
             load_s = sum(one.duration_ns for one in graded.report.timeline if one.step in (wire.Step.BOX, wire.Step.LOAD)) / 1e9
             table.add(example.name, number + 1, graded.verdict, "yes" if hit else "no", f"{load_s:.2f}", f"{graded.seconds:.2f}")
             assert graded.is_one_of(example.expected), graded.explanation
-            loads[hit].append(load_s)
+            loads[hit or (forked and number > 0)].append(load_s)
             if number > 0:
                 await _until_waiting(waiting, WARM_COUNT)
     await waiting.environment()  # waits for the check that follows every job
@@ -67,7 +69,6 @@ async def test_a_box_that_waits_has_not_opened_the_gpu(waiting: Grading, section
     job = asyncio.create_task(_examples()[-1].grade(waiting))
     at_work: dict[str, set[str]] = {}
     while not job.done():
-        await asyncio.sleep(POLL_S)
         at_work |= {pid: nodes for pid, nodes in (await asyncio.to_thread(_runners, gpu.minor)).items() if nodes}
     assert (await job).verdict == "ACCEPTED"
     section.notes.append(f"{len(asleep)} processes of boxes that wait, with {sum(map(len, asleep.values()))} nodes of GPUs open")
@@ -93,8 +94,10 @@ def _runners(minor: int) -> dict[str, set[str]]:
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if RUNNER in (process / "cmdline").read_bytes():
-                opened = {os.readlink(one) for one in (process / "fd").iterdir()}
-                nodes = {one for one in opened if one.startswith("/dev/nvidia")}
+                nodes = set()
+                for descriptor in (process / "fd").iterdir():
+                    with suppress(OSError):  # it was closed since
+                        nodes |= {node for node in (os.readlink(descriptor),) if node.startswith("/dev/nvidia")}
                 if all(number == str(minor) for number in re.findall(r"/dev/nvidia(\d+)", " ".join(nodes))):
                     found[process.name] = nodes
     return found

@@ -181,7 +181,7 @@ def bubblewrap_argv(tmp_path: Path, spec: BoxSpec, driver: gpu.DriverFiles | Non
     isolation = BubblewrapIsolation(BoxSettings(state_id="t", runtime_dir=tmp_path / "runtime"))
     isolation._program = "/bin/echo"
     with ExitStack() as stack:
-        argv = list(isolation._launch(spec, tmp_path, driver, stack, limited=True).argv(8, 9))
+        argv = list(isolation._launch(spec, tmp_path, driver, stack, limited=True).argv(8, 9, None))
     return argv[: argv.index("--")]
 
 

@@ -57,6 +57,16 @@ async def test_a_run_box_on_the_emulated_device_is_as_before(make, boxes) -> Non
     assert plain.argv[-4:] == ("--language", "sandbox.languages.cuda", "--wait", "{link}") and torch.argv[-2:] == ("--preload", "torch")
 
 
+@pytest.mark.parametrize("competition_id", ["", "spring"])
+@pytest.mark.parametrize("mode", [wire.Mode.TEST, wire.Mode.BENCHMARK, wire.Mode.RANKED])
+async def test_a_box_is_forked_neither_for_a_rank_nor_in_a_competition(make, boxes, mode, competition_id) -> None:
+    """Where it may be, its parent imports what the box would, and then does the same."""
+    await graded(make(), competing(lease(), competition_id, mode))
+    for run in boxes.runs:
+        assert bool(run.fork_argv) is (mode is not wire.Mode.RANKED and not competition_id)
+        assert not run.fork_argv or run.fork_argv[6:] == ("sandbox.runner.run", *run.argv[5:])
+
+
 @pytest.mark.parametrize("device_kind", ["cuda", "emulated"])
 async def test_a_box_lives_as_long_as_many_workloads_may_take(make, boxes, device_kind: str) -> None:
     """A hundred sizes, each timed and each compiled for the first time, end no honest kernel; one that is not timed gets no more."""
