@@ -79,8 +79,8 @@ def test_the_control_wins_against_himself() -> None:
 
 
 def test_the_control_wins_by_its_place_in_the_order() -> None:
-    """Where turns began in a fixed order, two intervals of twelve fixed turns lie above 1."""
-    assert sum(against_eager(data, "NONE").ratio_low > WINNER for data in recorded(IN_ORDER)) == 2
+    """Where turns began in a fixed order, an interval of twelve fixed turns lies above 1."""
+    assert sum(against_eager(data, "NONE").ratio_low > WINNER for data in recorded(IN_ORDER)) == 1
 
 
 @pytest.mark.parametrize(("path", "count"), [(DEVICE_QUIET, 17), (DEVICE_BUSY, 12)])
@@ -155,6 +155,37 @@ def test_slowing_null_runs_gains_no_more_than_the_slack(slower_ns: int, every: i
             assert net_of(worse).unrest is not NoiseKind.NONE
 
 
+@pytest.mark.parametrize("slower_ns", [2_900, 6_000, 12_000, 40_000])
+@pytest.mark.parametrize("count", [3, 5, 7, 10])
+def test_slowing_chosen_null_runs_gains_no_more_than_the_slack(slower_ns: int, count: int) -> None:
+    """The longest of each train, so that others move as little as they can; of fewer than half not a fifth of it, unless they are seen to
+    scatter, and then nothing."""
+    for data in recorded(TRAINS)[::4]:
+        worse = data
+        for arm in (TRUSTED, OWN_NULL):
+            turns = [[one + (slower_ns if one in sorted(turn)[-count:] else 0) for one in turn] for turn in data["turns"][arm]]
+            worse = {**worse, "turns": {**worse["turns"], arm: turns}}
+        honest, liar = (statistics.median(net_of(one).certified.durations_ns) for one in (data, worse))
+        assert liar > honest - NULL_SLACK_NS - OWN_SLACK_NS - 500
+        assert count > 3 or liar > honest - 1_000
+
+
+def test_equal_kernels_of_20_us_scatter_by_less_than_1_percent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From grading to grading, and what turns leave open of one; in the control, which is the mean of the lower half alone, by more."""
+
+    def scatter() -> tuple[float, float]:
+        found = [net_of(data) for data in recorded(TRAINS) if data["workload"] == "add_n4194304"]
+        ratios = [next(one.ratio for one in net.speedups if one.baseline == EAGER) for net in found]
+        return statistics.stdev(ratios), statistics.fmean(net.look.widths[0].sampled for net in found if net.look.widths[0])
+
+    between, left_open = scatter()
+    assert between < 0.0095 and left_open < 0.027
+    monkeypatch.setattr(timing, "REACH_NS", 0.0)
+    monkeypatch.setattr(timing, "REACH_SHARE", 0.0)
+    between, left_open = scatter()
+    assert between > 0.0105 and left_open > 0.030
+
+
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
 def test_turns_that_are_spoilt_on_purpose_give_no_better_ones(share: float) -> None:
     """A subject that dawdles over null runs where it was slow itself would like those turns to be left out."""
@@ -182,7 +213,7 @@ def test_turns_that_end_by_the_rule_let_nobody_win_against_himself(path: Path) -
 def test_the_control_of_the_replay_wins() -> None:
     """As many turns as were recorded, and an interval that pays for no look."""
     found = [replay(data, FIXED).found for data in recorded(IN_ORDER)]
-    assert sum(one is not None and one.ratio_low > WINNER for one in found) == 2
+    assert sum(one is not None and one.ratio_low > WINNER for one in found) == 1
 
 
 def test_a_turn_is_cut_without_losing_runs() -> None:
