@@ -4,7 +4,7 @@
 the order shows in its time. Since turns begin at a random place of the driver's cycle (record 0014): 16 gradings at four sizes, 30, and 34
 in an hour in which the host was busy with somebody else's work. Since a timed call ends in one store: 36 in a quiet hour. On the H100,
 before and since a run ends on the device (record 0074): four with an idle host, then three with a busy thread on 14 of its 16 cores; and
-21 gradings in trains, of a second each.
+21 gradings in trains, of a second each. On an H200 again, a kernel whose scalar is drawn for each run: 36 measurements in single runs.
 """
 
 import math
@@ -23,6 +23,7 @@ from tests.collection import AFTER_COLLECTION
 from tests.gpu.figures import HALF_WIDTH, WINNER, half_width
 
 if AFTER_COLLECTION:
+    from sandbox.judge.measure import confirmed
     from tests.gpu.clock_records import against, forth_less_back, net_of, records
     from tests.gpu.replayed_turns import FIXED, RULES, cut, replay
 
@@ -32,7 +33,7 @@ NAMES = ("a_kernel_against_itself", "another_box_waiting", "a_random_place_in_th
 RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET = (PLACE / f"h200_{name}.jsonl.gz" for name in NAMES)
 ENDS = ("by_a_host_busy", "on_the_device_quiet", "on_the_device_busy")
 HOST_BUSY, DEVICE_QUIET, DEVICE_BUSY = (PLACE / f"h100_a_run_ended_{name}.jsonl.gz" for name in ENDS)
-TRAINS, TRUSTED = PLACE / "h100_trains.jsonl.gz", NULL[True]
+TRAINS, LATE, TRUSTED = PLACE / "h100_trains.jsonl.gz", PLACE / "h200_late_scalars.jsonl.gz", NULL[True]
 
 
 @cache
@@ -194,6 +195,28 @@ def test_turns_that_are_spoilt_on_purpose_give_no_better_ones(share: float) -> N
         spoilt = _changed(data, OWN_NULL, _in_turns(by_time[round(12 * (1 - share)) :], 50_000))
         honest, liar = map(against_eager, (data, spoilt))
         assert liar.ratio_low <= max(WINNER, honest.ratio_high)
+
+
+@pytest.mark.parametrize(("hidden_ns", "blamed", "unconfirmed"), [(0, 36, 21), (512_000, 0, 0)])
+def test_a_launch_with_late_scalars_blames_no_host(hidden_ns: int, blamed: int, unconfirmed: int) -> None:
+    """36 measurements of a kernel of 4 us on an H200, two runs a turn: launches take up to 0.3 ms longer than the 363 us of the device,
+    the trusted process's as well. A launch beside which the device is busy for hidden_ns longer is over before the kernel may begin;
+    runs are shown without these. The control is as it was recorded."""
+    device_ns = {SUBJECT: 365_000, EAGER: 367_700, "compile": 367_000, TRUSTED: 363_500, OWN_NULL: 363_000}
+
+    def hidden(arm: str, runs_ns: list[int]) -> list[int]:
+        return [max(one - hidden_ns, device_ns[arm]) for one in runs_ns] if hidden_ns else runs_ns
+
+    nets = []
+    for data in recorded(LATE):
+        alone = {**data["alone"], "run_ns": {name: hidden(name, runs_ns) for name, runs_ns in data["alone"]["run_ns"].items()}}
+        alone["null_ns"] = {copies: hidden(TRUSTED, runs_ns) for copies, runs_ns in data["alone"]["null_ns"].items()}
+        turns = {arm: [hidden(arm, turn) for turn in taken] for arm, taken in data["turns"].items()}
+        nets.append((data["reported"][SUBJECT], net_of({**data, "alone": alone, "turns": turns})))
+    slowed = [any(one.slowed for one in net.baselines.values()) for _, net in nets]
+    assert sum(net.unrest is not NoiseKind.NONE or one for (_, net), one in zip(nets, slowed, strict=True)) == blamed
+    claims = [(wire.Samples(durations_ns=(claim_ns,)), net.certified) for claim_ns, net in nets]
+    assert sum(not confirmed(claim, seen, wire.Clock.DEVICE_EVENTS) for claim, seen in claims) == unconfirmed
 
 
 REPLAYED = (RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET)
