@@ -36,7 +36,6 @@ from sandbox.judge.trial import (
     rounded,
     run,
     run_train,
-    scalars_are_late,
 )
 from sandbox.protocol import wire
 from sandbox.protocol.devices import throttled
@@ -350,10 +349,10 @@ def _null_work_ns(
     trusted: RunnerLink, bench: WorkloadContext, runs: dict[str, list[int]], nulls: dict[bool, list[int]]
 ) -> dict[bool, float]:
     """Return how much of a null run is not the protocol's: what a run of the probe takes beyond its do_bench is. The null kernel's own time
-    where the probe says nothing: its launch would be inside the clock, or a workload has far more than its baselines touch."""
+    where the probe says nothing: a workload has far more than its baselines touch."""
     net_ns = {name: steady(runs_ns) - steady(nulls[True]) + SHORT_NS for name, runs_ns in runs.items()}
     shortest_ns = min((net_ns[name] for name in VARIANTS if name != PROBE and name in net_ns), default=math.inf)
-    if scalars_are_late(bench) or net_ns[PROBES[True]] > PROBE_FACTOR * shortest_ns:
+    if net_ns[PROBES[True]] > PROBE_FACTOR * shortest_ns:
         return dict.fromkeys(NULL, NULL_KERNEL_NS)
     benches_ns = []
     for _ in range(PROBE_BENCH_COUNT):

@@ -34,7 +34,6 @@ def alone(
     clock: wire.Clock = wire.Clock.DEVICE_EVENTS,
     trial_s: float = 1.0,
     longest: int = 1,
-    late: bool = False,
 ) -> tuple[list[wire.Fact], timing.SoloTimings]:
     """Time baselines by runs that are answered so and take so long, in trains of up to longest; the facts, and the times."""
 
@@ -45,7 +44,6 @@ def alone(
     monkeypatch.setattr(baseline, "run", lambda *arguments: run_train(*arguments)[0])
     monkeypatch.setattr(baseline, "run_train", run_train)
     monkeypatch.setattr(baseline, "longest_train", lambda *_: longest)
-    monkeypatch.setattr(baseline, "scalars_are_late", lambda _bench: late)
     bench_answer = Answer(status=Status.OK, samples_ns=(PROBE_NS,))
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None, call=lambda *_: bench_answer)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=trial_s), workload=SimpleNamespace(hidden=False))
@@ -93,12 +91,6 @@ def test_a_probe_that_takes_far_longer_than_the_baseline_says_nothing(
     """A kernel that reads a few rows of a large table does not pay for touching all of it."""
     _, times = alone(monkeypatch, slow_from(10_000, touch_ns), longest=6)
     assert times.null_work_ns == {False: expected_ns, True: expected_ns}
-
-
-def test_a_probe_whose_launch_is_inside_the_clock_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where scalars vary: what it takes is the host's."""
-    _, times = alone(monkeypatch, slow_from(10_000), late=True)
-    assert times.null_work_ns == {False: baseline.NULL_KERNEL_NS, True: baseline.NULL_KERNEL_NS}
 
 
 def test_a_null_run_that_the_trusted_runner_refuses_is_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
