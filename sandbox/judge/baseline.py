@@ -354,15 +354,14 @@ def _null_work_ns(
     shortest_ns = min((net_ns[name] for name in VARIANTS if name != PROBE and name in net_ns), default=math.inf)
     if net_ns[PROBES[True]] > PROBE_FACTOR * shortest_ns:
         return dict.fromkeys(NULL, NULL_KERNEL_NS)
-    benches_ns = []
-    for _ in range(PROBE_BENCH_COUNT):
-        timed(trusted, bench, PROBE)
+    benches_ns: dict[bool, list[float]] = {copies: [] for copies in NULL}
+    for copies in (*NULL,) * PROBE_BENCH_COUNT:  # what is copied lies in other memory
+        timed(trusted, bench, PROBE, copies=copies)
         reply = trusted.call(Call(operation=Operation.BENCH, budget_ns=PROBE_BENCH_NS), BASELINE_S)
         if not (is_ok(reply) and reply.samples_ns):
             raise RuntimeError(f"the baseline's runner did not time the probe: {reply}")
-        benches_ns.append(statistics.median(reply.samples_ns))
-    probe_ns = statistics.median(benches_ns)
-    costs_ns = {copies: steady(runs[PROBES[copies]]) - probe_ns for copies in NULL}
+        benches_ns[copies].append(statistics.median(reply.samples_ns))
+    costs_ns = {copies: steady(runs[PROBES[copies]]) - statistics.median(benches_ns[copies]) for copies in NULL}
     # A null run leaves large outputs cold, and copying them takes longer: then more of it than its kernel is not the protocol's.
     return {copies: min(NULL_LIMIT_NS, max(-TOUCH_LIMIT_NS, steady(nulls[copies]) - costs_ns[copies])) for copies in NULL}
 

@@ -34,18 +34,26 @@ def alone(
     clock: wire.Clock = wire.Clock.DEVICE_EVENTS,
     trial_s: float = 1.0,
     longest: int = 1,
+    returned_ns: int = 0,
 ) -> tuple[list[wire.Fact], timing.SoloTimings]:
-    """Time baselines by runs that are answered so and take so long, in trains of up to longest; the facts, and the times."""
+    """Time baselines by runs that are answered so and take so long, in trains of up to longest; the facts, and the times.
+    returned_ns: by how much do_bench is longer of a probe that returns its outputs."""
+
+    last: list[Any] = []
 
     def run_train(_runner: Any, _bench: Any, how: Any) -> list[Run]:
+        last[:] = [how]
         answers = [run_of(how) for _ in range(how.count)]
         return [Run(key="", reply=reply, duration_ns=duration_ns, inputs=[]) for reply, duration_ns in answers]
 
     monkeypatch.setattr(baseline, "run", lambda *arguments: run_train(*arguments)[0])
     monkeypatch.setattr(baseline, "run_train", run_train)
     monkeypatch.setattr(baseline, "longest_train", lambda *_: longest)
-    bench_answer = Answer(status=Status.OK, samples_ns=(PROBE_NS,))
-    trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None, call=lambda *_: bench_answer)
+
+    def bench_of_last(*_: object) -> Answer:
+        return Answer(status=Status.OK, samples_ns=(PROBE_NS + returned_ns * last[0].copy_out,))
+
+    trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None, call=bench_of_last)
     bench = SimpleNamespace(problem=SimpleNamespace(trial_s=trial_s), workload=SimpleNamespace(hidden=False))
     return drained(baseline.time_alone(trusted, bench, baselines))  # type: ignore[arg-type, return-value]
 
@@ -82,6 +90,12 @@ def test_what_is_not_the_protocols_is_known_by_the_probe(monkeypatch: pytest.Mon
     """Touching memory costs a run what it does not cost a null run; where that seems to be much, something else was slow."""
     _, times = alone(monkeypatch, slow_from(10_000, touch_ns), longest=24)
     assert times.null_work_ns == {False: expected_ns, True: expected_ns}
+
+
+def test_a_probe_that_returns_its_outputs_has_a_do_bench_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes to other memory; else a microsecond there would be the protocol's."""
+    _, times = alone(monkeypatch, slow_from(10_000), longest=24, returned_ns=1_000)
+    assert times.null_work_ns == {False: -TOUCH_NS, True: 1_000 - TOUCH_NS}
 
 
 @pytest.mark.parametrize(("touch_ns", "expected_ns"), [(120_000, -10_000.0), (220_000, 2_300.0)])
