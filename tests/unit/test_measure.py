@@ -279,7 +279,7 @@ def _turns_taken(
         precision=0.01,
         allowance=LookAllowance.FACTOR,
         alone=TimingSetup(alone_ns=1).alone,
-        subject=SimpleNamespace(device=SimpleNamespace(conditions=dict)),
+        subject=SimpleNamespace(device=SimpleNamespace(conditions=lambda *_: {})),
         trusted=None,
     )
     bench = SimpleNamespace(workload=SimpleNamespace(workload_id="n"))
