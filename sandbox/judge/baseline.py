@@ -362,8 +362,9 @@ def _null_work_ns(
             raise RuntimeError(f"the baseline's runner did not time the probe: {reply}")
         benches_ns[copies].append(statistics.median(reply.samples_ns))
     costs_ns = {copies: steady(runs[PROBES[copies]]) - statistics.median(benches_ns[copies]) for copies in NULL}
-    # A null run leaves large outputs cold, and copying them takes longer: then more of it than its kernel is not the protocol's.
-    return {copies: min(NULL_LIMIT_NS, max(-TOUCH_LIMIT_NS, steady(nulls[copies]) - costs_ns[copies])) for copies in NULL}
+    # A null run leaves large outputs cold: copying them takes longer, never less long, and more of it than its kernel is not protocol.
+    work_ns = {copies: min(NULL_LIMIT_NS, max(-TOUCH_LIMIT_NS, steady(nulls[copies]) - costs_ns[copies])) for copies in NULL}
+    return {copies: max(work_ns[copies], work_ns[False]) for copies in NULL}
 
 
 def train_length(subject_ns: float, longest: int) -> int:
