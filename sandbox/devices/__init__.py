@@ -137,8 +137,8 @@ class Device(Protocol):
     def round_free_memory(self) -> AbstractContextManager[None]:
         """Hold so much that what an untrusted process sees free on the device is a round number."""
 
-    def conditions(self) -> dict[str, str]:
-        """Clocks, temperature, throttle reasons and so on, now."""
+    def conditions(self, *names: str) -> dict[str, str]:
+        """Clocks, temperature, throttle reasons and so on, now; those of these names where there are any."""
 
     def ceilings(self) -> dict[str, float]:
         """Return the device's ceilings, measured once: "bytes_per_s", "flops_per_s:DTYPE"."""

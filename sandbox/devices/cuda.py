@@ -314,8 +314,8 @@ class CudaDevice:
             if filler is not None:
                 driver_result(driver.cuMemFree(filler))
 
-    def conditions(self) -> dict[str, str]:
-        return self._nvml().conditions()
+    def conditions(self, *names: str) -> dict[str, str]:
+        return self._nvml().conditions(*names)
 
     def ceilings(self) -> dict[str, float]:
         """Measured in the first call."""

@@ -135,7 +135,7 @@ class EmulatedDevice(Device):
     def round_free_memory(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def conditions(self) -> dict[str, str]:
+    def conditions(self, *_: str) -> dict[str, str]:
         return {}
 
     def ceilings(self) -> dict[str, float]:

@@ -43,10 +43,11 @@ class GpuWatch:
             memory_bytes=lambda: pynvml.nvmlDeviceGetMemoryInfo(self._gpu).total,
         )
 
-    def conditions(self) -> dict[str, str]:
-        """How it is now: clocks in MHz, temperature in C, power in W, why it is slowed, memory errors."""
+    def conditions(self, *names: str) -> dict[str, str]:
+        """How it is now: clocks in MHz, temperature in C, power in W, why it is slowed, memory errors; of names only those."""
         gpu = self._gpu
         return _answers(
+            *names,
             sm_clock_mhz=lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),
             sm_clock_max_mhz=lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_SM),
             memory_clock_mhz=lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),
@@ -100,11 +101,11 @@ def _cuda_driver() -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def _answers(**questions: Callable[[], object]) -> dict[str, str]:
+def _answers(*names: str, **questions: Callable[[], object]) -> dict[str, str]:
     answers: dict[str, str] = {}
-    for name, question in questions.items():
+    for name in names or questions:
         with suppress(pynvml.NVMLError):
-            answers[name] = str(question())
+            answers[name] = str(questions[name]())
     return answers
 
 

@@ -36,7 +36,6 @@ from sandbox.judge.trial import (
     rounded,
     run,
     run_train,
-    scalars_are_late,
 )
 from sandbox.protocol import wire
 from sandbox.protocol.devices import throttled
@@ -350,22 +349,22 @@ def _null_work_ns(
     trusted: RunnerLink, bench: WorkloadContext, runs: dict[str, list[int]], nulls: dict[bool, list[int]]
 ) -> dict[bool, float]:
     """Return how much of a null run is not the protocol's: what a run of the probe takes beyond its do_bench is. The null kernel's own time
-    where the probe says nothing: its launch would be inside the clock, or a workload has far more than its baselines touch."""
+    where the probe says nothing: a workload has far more than its baselines touch."""
     net_ns = {name: steady(runs_ns) - steady(nulls[True]) + SHORT_NS for name, runs_ns in runs.items()}
     shortest_ns = min((net_ns[name] for name in VARIANTS if name != PROBE and name in net_ns), default=math.inf)
-    if scalars_are_late(bench) or net_ns[PROBES[True]] > PROBE_FACTOR * shortest_ns:
+    if net_ns[PROBES[True]] > PROBE_FACTOR * shortest_ns:
         return dict.fromkeys(NULL, NULL_KERNEL_NS)
-    benches_ns = []
-    for _ in range(PROBE_BENCH_COUNT):
-        timed(trusted, bench, PROBE)
+    benches_ns: dict[bool, list[float]] = {copies: [] for copies in NULL}
+    for copies in (*NULL,) * PROBE_BENCH_COUNT:  # what is copied lies in other memory
+        timed(trusted, bench, PROBE, copies=copies)
         reply = trusted.call(Call(operation=Operation.BENCH, budget_ns=PROBE_BENCH_NS), BASELINE_S)
         if not (is_ok(reply) and reply.samples_ns):
             raise RuntimeError(f"the baseline's runner did not time the probe: {reply}")
-        benches_ns.append(statistics.median(reply.samples_ns))
-    probe_ns = statistics.median(benches_ns)
-    costs_ns = {copies: steady(runs[PROBES[copies]]) - probe_ns for copies in NULL}
-    # A null run leaves large outputs cold, and copying them takes longer: then more of it than its kernel is not the protocol's.
-    return {copies: min(NULL_LIMIT_NS, max(-TOUCH_LIMIT_NS, steady(nulls[copies]) - costs_ns[copies])) for copies in NULL}
+        benches_ns[copies].append(statistics.median(reply.samples_ns))
+    costs_ns = {copies: steady(runs[PROBES[copies]]) - statistics.median(benches_ns[copies]) for copies in NULL}
+    # A null run leaves large outputs cold: copying them takes longer, never less long, and more of it than its kernel is not protocol.
+    work_ns = {copies: min(NULL_LIMIT_NS, max(-TOUCH_LIMIT_NS, steady(nulls[copies]) - costs_ns[copies])) for copies in NULL}
+    return {copies: max(work_ns[copies], work_ns[False]) for copies in NULL}
 
 
 def train_length(subject_ns: float, longest: int) -> int:

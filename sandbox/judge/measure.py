@@ -333,7 +333,7 @@ def _planned(bench: WorkloadContext, pairs: int) -> wire.Plan:
 def _rest(parties: TimingSetup, times: Times) -> None:
     """Collect garbage and note throttling between turns, in nobody's time."""
     gc.collect()
-    times.throttle_reasons |= set(parties.subject.device.conditions().get("throttle_reasons", "").split(",")) - {""}
+    times.throttle_reasons |= set(parties.subject.device.conditions("throttle_reasons").get("throttle_reasons", "").split(",")) - {""}
 
 
 def plan_turns(clock: wire.Clock, cycle_s: float, budget_s: float, between_s: float = 0.0) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -41,6 +42,7 @@ APART_NS = 1_500.0  # where null runs of the two are further apart than this, on
 FACTOR = {wire.Clock.DEVICE_EVENTS: 1.05, wire.Clock.HOST: 2.0}
 SLACK_NS = {wire.Clock.DEVICE_EVENTS: 3_000.0, wire.Clock.HOST: 5_000_000.0}  # for the shortest
 SHARE = 0.25  # of the turns
+REACH_NS, REACH_SHARE = 3_000.0, 0.005  # of a run that counts in full: one scatters by 1 us and 0.1 %, by its place in a train by 1 us more
 FLOOR_SHARE = 0.9
 # Where a problem's tolerance allows it, these do the work of float32; a floor that is too low hits nobody.
 NARROWER = {"float32": ("float16", "bfloat16")}
@@ -231,10 +233,13 @@ def _within(angle: float, freedom: int) -> float:
 
 
 def steady(values: Sequence[float]) -> float:
-    """The mean of the lower half but its lowest tenth: what a host puts on top of a time it only ever adds, and now and then takes away
-    from the protocol."""
+    """The mean, to which no value is further than REACH from that of the lower half but its lowest tenth: a host only ever adds to a time,
+    and now and then takes away from the protocol. All places in a train are in it alike. A value that rises never lowers it."""
     ordered = sorted(values)
-    return statistics.fmean(ordered[len(ordered) // 10 : (len(ordered) + 1) // 2])
+    lower = statistics.fmean(ordered[len(ordered) // 10 : (len(ordered) + 1) // 2])
+    reach_ns = max(REACH_NS, REACH_SHARE * lower)
+    begin, end = bisect_left(ordered, lower - reach_ns), bisect_right(ordered, lower + reach_ns)
+    return statistics.fmean([lower - reach_ns] * begin + ordered[begin:end] + [lower + reach_ns] * (len(ordered) - end))
 
 
 def interval_width(
@@ -331,21 +336,16 @@ def subtract_overhead(parties: TimingSetup, times: Times, nulls: Mapping[bool, l
         speedups += speedup(name, values_ns, baseline.turns_ns, widths[-1])
     return NetTiming(
         unrest=unrest,
-        certified=_samples(subject_ns, own_ns, null_turns),
+        certified=_samples(subject_ns, own_ns),
         baselines=baselines,
         speedups=tuple(speedups),
         look=InterimEstimate(quiet=quiet, widths=widths),
     )
 
 
-def _samples(turns: Sequence[Sequence[int]], less_ns: Sequence[float], nulls: Sequence[Sequence[float]]) -> wire.Samples:
-    """All runs, less what the protocol took in their turn, and less what the median of a turn's null runs is above their steady mean: what
-    is subtracted is a mean of the lower half, and what is shown is a median. No more than a subject that makes them scatter is believed
-    anyway."""
-    scatter_ns = min(statistics.median(statistics.median(turn) - steady(turn) for turn in nulls), OWN_SLACK_NS) if nulls else 0.0
-    return wire.Samples(
-        durations_ns=tuple(round(run_ns - less - scatter_ns) for turn, less in zip(turns, less_ns, strict=True) for run_ns in turn)
-    )
+def _samples(turns: Sequence[Sequence[int]], less_ns: Sequence[float]) -> wire.Samples:
+    """All runs, less what the protocol took in their turn."""
+    return wire.Samples(durations_ns=tuple(round(run_ns - less) for turn, less in zip(turns, less_ns, strict=True) for run_ns in turn))
 
 
 def nearby(turns: Sequence[Sequence[float]]) -> list[list[float]]:
@@ -412,7 +412,7 @@ def _by_device_clock(parties: TimingSetup, times: Times, _: list[int], name: str
     nets = [steady(turn) - less for turn, less in zip(turns, protocol_ns, strict=True)]
     slow_count = sum(net > most_ns for net in nets)
     return BaselineTimes(
-        samples=_samples(turns, protocol_ns, nulls),
+        samples=_samples(turns, protocol_ns),
         turns_ns=[alone_ns if net > most_ns else net for net in nets],
         slowed=slow_count > SHARE * len(nets),
     )
@@ -448,7 +448,7 @@ def _by_host_clock(parties: TimingSetup, times: Times, nulls: list[int], name: s
     slowed = busy or statistics.median(times.flat(name)) > FACTOR[parties.clock] * alone_ns
     turns = [[int(alone_ns)] * len(turn) for turn in times.taken_ns[name]] if slowed else times.taken_ns[name]
     return BaselineTimes(
-        samples=_samples(turns, [null_ns] * len(turns), []), turns_ns=[steady(turn) - null_ns for turn in turns], slowed=slowed
+        samples=_samples(turns, [null_ns] * len(turns)), turns_ns=[steady(turn) - null_ns for turn in turns], slowed=slowed
     )
 
 

@@ -72,6 +72,12 @@ def test_a_gpu_says_how_it_is(gpu):
     assert (seen["utilization_percent"], seen["persistence"]) == ("97", "on")
 
 
+def test_a_gpu_is_asked_for_what_is_named_and_nothing_else(gpu, monkeypatch):
+    """Between turns it is why it is slowed: each question is a call of the driver."""
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda _: pytest.fail("asked for its power"))
+    assert nvml.GpuWatch("GPU-1").conditions("throttle_reasons") == {"throttle_reasons": "SwPowerCap"}
+
+
 def test_a_gpu_without_any_answer_is_no_error(gpu):
     watch = nvml.GpuWatch("GPU-1")
     gpu.update(dict.fromkeys(ANSWERS, NOT_SUPPORTED))

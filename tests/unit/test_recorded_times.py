@@ -4,7 +4,7 @@
 the order shows in its time. Since turns begin at a random place of the driver's cycle (record 0014): 16 gradings at four sizes, 30, and 34
 in an hour in which the host was busy with somebody else's work. Since a timed call ends in one store: 36 in a quiet hour. On the H100,
 before and since a run ends on the device (record 0074): four with an idle host, then three with a busy thread on 14 of its 16 cores; and
-21 gradings in trains, of a second each.
+21 gradings in trains, of a second each. On an H200 again, a kernel whose scalar is drawn for each run: 36 measurements in single runs.
 """
 
 import math
@@ -23,6 +23,7 @@ from tests.collection import AFTER_COLLECTION
 from tests.gpu.figures import HALF_WIDTH, WINNER, half_width
 
 if AFTER_COLLECTION:
+    from sandbox.judge.measure import confirmed
     from tests.gpu.clock_records import against, forth_less_back, net_of, records
     from tests.gpu.replayed_turns import FIXED, RULES, cut, replay
 
@@ -32,7 +33,7 @@ NAMES = ("a_kernel_against_itself", "another_box_waiting", "a_random_place_in_th
 RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET = (PLACE / f"h200_{name}.jsonl.gz" for name in NAMES)
 ENDS = ("by_a_host_busy", "on_the_device_quiet", "on_the_device_busy")
 HOST_BUSY, DEVICE_QUIET, DEVICE_BUSY = (PLACE / f"h100_a_run_ended_{name}.jsonl.gz" for name in ENDS)
-TRAINS, TRUSTED = PLACE / "h100_trains.jsonl.gz", NULL[True]
+TRAINS, LATE, TRUSTED = PLACE / "h100_trains.jsonl.gz", PLACE / "h200_late_scalars.jsonl.gz", NULL[True]
 
 
 @cache
@@ -79,8 +80,8 @@ def test_the_control_wins_against_himself() -> None:
 
 
 def test_the_control_wins_by_its_place_in_the_order() -> None:
-    """Where turns began in a fixed order, two intervals of twelve fixed turns lie above 1."""
-    assert sum(against_eager(data, "NONE").ratio_low > WINNER for data in recorded(IN_ORDER)) == 2
+    """Where turns began in a fixed order, an interval of twelve fixed turns lies above 1."""
+    assert sum(against_eager(data, "NONE").ratio_low > WINNER for data in recorded(IN_ORDER)) == 1
 
 
 @pytest.mark.parametrize(("path", "count"), [(DEVICE_QUIET, 17), (DEVICE_BUSY, 12)])
@@ -155,6 +156,37 @@ def test_slowing_null_runs_gains_no_more_than_the_slack(slower_ns: int, every: i
             assert net_of(worse).unrest is not NoiseKind.NONE
 
 
+@pytest.mark.parametrize("slower_ns", [2_900, 6_000, 12_000, 40_000])
+@pytest.mark.parametrize("count", [3, 5, 7, 10])
+def test_slowing_chosen_null_runs_gains_no_more_than_the_slack(slower_ns: int, count: int) -> None:
+    """The longest of each train, so that others move as little as they can; of fewer than half not a fifth of it, unless they are seen to
+    scatter, and then nothing."""
+    for data in recorded(TRAINS)[::4]:
+        worse = data
+        for arm in (TRUSTED, OWN_NULL):
+            turns = [[one + (slower_ns if one in sorted(turn)[-count:] else 0) for one in turn] for turn in data["turns"][arm]]
+            worse = {**worse, "turns": {**worse["turns"], arm: turns}}
+        honest, liar = (statistics.median(net_of(one).certified.durations_ns) for one in (data, worse))
+        assert liar > honest - NULL_SLACK_NS - OWN_SLACK_NS - 500
+        assert count > 3 or liar > honest - 1_000
+
+
+def test_equal_kernels_of_20_us_scatter_by_less_than_1_percent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From grading to grading, and what turns leave open of one; in the control, which is the mean of the lower half alone, by more."""
+
+    def scatter() -> tuple[float, float]:
+        found = [net_of(data) for data in recorded(TRAINS) if data["workload"] == "add_n4194304"]
+        ratios = [next(one.ratio for one in net.speedups if one.baseline == EAGER) for net in found]
+        return statistics.stdev(ratios), statistics.fmean(net.look.widths[0].sampled for net in found if net.look.widths[0])
+
+    between, left_open = scatter()
+    assert between < 0.0095 and left_open < 0.027
+    monkeypatch.setattr(timing, "REACH_NS", 0.0)
+    monkeypatch.setattr(timing, "REACH_SHARE", 0.0)
+    between, left_open = scatter()
+    assert between > 0.0105 and left_open > 0.030
+
+
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
 def test_turns_that_are_spoilt_on_purpose_give_no_better_ones(share: float) -> None:
     """A subject that dawdles over null runs where it was slow itself would like those turns to be left out."""
@@ -163,6 +195,28 @@ def test_turns_that_are_spoilt_on_purpose_give_no_better_ones(share: float) -> N
         spoilt = _changed(data, OWN_NULL, _in_turns(by_time[round(12 * (1 - share)) :], 50_000))
         honest, liar = map(against_eager, (data, spoilt))
         assert liar.ratio_low <= max(WINNER, honest.ratio_high)
+
+
+@pytest.mark.parametrize(("hidden_ns", "blamed", "unconfirmed"), [(0, 36, 21), (512_000, 0, 0)])
+def test_a_launch_with_late_scalars_blames_no_host(hidden_ns: int, blamed: int, unconfirmed: int) -> None:
+    """36 measurements of a kernel of 4 us on an H200, two runs a turn: launches take up to 0.3 ms longer than the 363 us of the device,
+    the trusted process's as well. A launch beside which the device is busy for hidden_ns longer is over before the kernel may begin;
+    runs are shown without these. The control is as it was recorded."""
+    device_ns = {SUBJECT: 365_000, EAGER: 367_700, "compile": 367_000, TRUSTED: 363_500, OWN_NULL: 363_000}
+
+    def hidden(arm: str, runs_ns: list[int]) -> list[int]:
+        return [max(one - hidden_ns, device_ns[arm]) for one in runs_ns] if hidden_ns else runs_ns
+
+    nets = []
+    for data in recorded(LATE):
+        alone = {**data["alone"], "run_ns": {name: hidden(name, runs_ns) for name, runs_ns in data["alone"]["run_ns"].items()}}
+        alone["null_ns"] = {copies: hidden(TRUSTED, runs_ns) for copies, runs_ns in data["alone"]["null_ns"].items()}
+        turns = {arm: [hidden(arm, turn) for turn in taken] for arm, taken in data["turns"].items()}
+        nets.append((data["reported"][SUBJECT], net_of({**data, "alone": alone, "turns": turns})))
+    slowed = [any(one.slowed for one in net.baselines.values()) for _, net in nets]
+    assert sum(net.unrest is not NoiseKind.NONE or one for (_, net), one in zip(nets, slowed, strict=True)) == blamed
+    claims = [(wire.Samples(durations_ns=(claim_ns,)), net.certified) for claim_ns, net in nets]
+    assert sum(not confirmed(claim, seen, wire.Clock.DEVICE_EVENTS) for claim, seen in claims) == unconfirmed
 
 
 REPLAYED = (RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET)
@@ -182,7 +236,7 @@ def test_turns_that_end_by_the_rule_let_nobody_win_against_himself(path: Path) -
 def test_the_control_of_the_replay_wins() -> None:
     """As many turns as were recorded, and an interval that pays for no look."""
     found = [replay(data, FIXED).found for data in recorded(IN_ORDER)]
-    assert sum(one is not None and one.ratio_low > WINNER for one in found) == 2
+    assert sum(one is not None and one.ratio_low > WINNER for one in found) == 1
 
 
 def test_a_turn_is_cut_without_losing_runs() -> None:
