@@ -34,8 +34,6 @@ START_S, CUDA_START_S = 120.0, 300.0  # on a GPU it imports torch, warms do_benc
 SILENCE_S, CUDA_SILENCE_S = 120.0, 400.0  # next to a trial's own limit: reference, comparison, null runs; torch.compile's first time
 CHECK_S = 60.0
 END_S = 30.0  # a process that a sick driver holds may not even die
-# Of glibc (mallopt(3)): a tensor gets the pages of one that has gone. To get new ones took an eighth of the time of verifying.
-KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 33)}
 PACKAGE_DIR = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "sandbox.judge")
 
@@ -173,9 +171,7 @@ def judge_environment(environment: Mapping[str, str], gpu: GpuAccess | None, cac
     """A judge's environment variables: the server's, and the one GPU that it may see."""
     carried = (environment["PYTHONPATH"],) if environment.get("PYTHONPATH") else ()
     variables = {**environment, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
-    if gpu is None:
-        variables = KEEP_FREED_MEMORY | variables
-    else:
+    if gpu is not None:
         variables |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
         variables["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # next to what boxes see
         if cache_dir is not None:
