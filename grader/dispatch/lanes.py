@@ -54,6 +54,7 @@ class JudgeProcess:
         self._command, self._check_s = command, check_s
         self._kind, self._gpu, self._cache_dir = device_kind, gpu, cache_dir
         self._process: asyncio.subprocess.Process | None = None
+        self._begun = False  # the process, and nobody has listened to it
         self._environment: wire.Environment | None = None
         self._starting = asyncio.Lock()
         self._silence_s = SILENCE_S if gpu is None else CUDA_SILENCE_S
@@ -67,8 +68,11 @@ class JudgeProcess:
         """Return the judge's environment; start the judge if it is not running."""
         async with self._starting:
             if not self.running:
-                await self.close()  # what a cancelled start left
-                await self._start()
+                if not self._begun:
+                    await self.close()  # what a cancelled start left
+                    await self.begin()
+                self._begun = False
+                await self._listen()
             assert self._environment is not None
             return self._environment
 
@@ -127,8 +131,9 @@ class JudgeProcess:
             except TimeoutError:
                 log.error("judge_does_not_end", device_kind=self._kind, pid=process.pid)
 
-    async def _start(self) -> None:
-        process = await asyncio.create_subprocess_exec(
+    async def begin(self) -> None:
+        """Start the process, and do not wait for its imports."""
+        self._process = await asyncio.create_subprocess_exec(
             *self._command,
             self._kind,
             stdin=asyncio.subprocess.PIPE,
@@ -138,7 +143,11 @@ class JudgeProcess:
             umask=0o022,  # what Triton leaves in triton_dir is read by boxes
             start_new_session=True,
         )
-        self._process = process
+        self._begun = True
+
+    async def _listen(self) -> None:
+        process = self._process
+        assert process is not None
         fact = await self._read(process, START_S if self._gpu is None else CUDA_START_S)
         if isinstance(fact, wire.Broken):
             raise JudgeBroken(fact.message)
@@ -165,6 +174,9 @@ class JudgeProcess:
         except wire.WireError as error:
             raise JudgeBroken(f"the judge said what is no fact: {error}") from None
         return fact
+
+
+JudgeMaker = Callable[..., JudgeProcess]
 
 
 def judge_environment(environment: Mapping[str, str], gpu: GpuAccess | None, cache_dir: Path | None) -> dict[str, str]:
