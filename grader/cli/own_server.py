@@ -6,18 +6,22 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from grader import devices
 from grader.api.client import GraderClient
+from grader.cli import extras
 from grader.cli.exits import GraderFailed
 from grader.cli.output import print_note
 from grader.cli.session import ServerRequirement, Target, problem_roots
 from grader.config import Settings, state_directory
+from grader.dispatch.gpus import discover
+from grader.dispatch.lanes import JudgeProcess
 from grader.isolation import IsolationBroken
 from grader.observability.log import TRACEBACKS
-from grader.server.running import embedded
 from grader.views.sanitize import one_line
 
 LOG_NAME = "grader-cli.log"
@@ -36,10 +40,19 @@ async def own_server(target: Target, need: ServerRequirement) -> AsyncIterator[G
             print_note(f"waiting: {one_line(line)}")
 
     waiting = None if need is ServerRequirement.FOLLOW else tell_waiting
+    judge = JudgeProcess(devices.EMULATED)  # of the one emulated lane
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(judge.close)
         try:
             log_to(settings.state_dir / LOG_NAME)
-            address = await stack.enter_async_context(embedded(settings, reader=need is ServerRequirement.READ, waiting=waiting))
+            if need is ServerRequirement.GRADE and (target.device == devices.EMULATED or not discover()):
+                await judge.begin()
+            # Imported only now, next to the judge's own imports: each takes a second or two.
+            running = extras.load("grader.server.running", "server")
+            # Its one user reads at once what is wrong, and does not wait for a kernel that is not theirs.
+            wiring = partial(running.wired, proving=False, make_judge=lambda kind, *gpu: JudgeProcess(kind, *gpu) if gpu[0] else judge)
+            server = running.embedded(settings, reader=need is ServerRequirement.READ, waiting=waiting, wiring=wiring)
+            address = await stack.enter_async_context(server)
         except IsolationBroken as error:
             raise GraderFailed(f"{error}; 'grader-cli doctor' says more") from None
         except OSError as error:

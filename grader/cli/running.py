@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -36,6 +37,7 @@ def run(work: Coroutine[Any, Any, Exit]) -> None:
             raise
         code = ending.code or Exit.GRADER_FAILED
     _drop_unwritten()
+    gc.freeze()  # the interpreter would look at everything that a server imports once more on its way out
     raise typer.Exit(code)
 
 

@@ -34,8 +34,6 @@ START_S, CUDA_START_S = 120.0, 300.0  # on a GPU it imports torch, warms do_benc
 SILENCE_S, CUDA_SILENCE_S = 120.0, 400.0  # next to a trial's own limit: reference, comparison, null runs; torch.compile's first time
 CHECK_S = 60.0
 END_S = 30.0  # a process that a sick driver holds may not even die
-# Of glibc (mallopt(3)): a tensor gets the pages of one that has gone. To get new ones took an eighth of the time of verifying.
-KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 33)}
 PACKAGE_DIR = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "sandbox.judge")
 
@@ -56,6 +54,7 @@ class JudgeProcess:
         self._command, self._check_s = command, check_s
         self._kind, self._gpu, self._cache_dir = device_kind, gpu, cache_dir
         self._process: asyncio.subprocess.Process | None = None
+        self._begun = False  # the process, and nobody has listened to it
         self._environment: wire.Environment | None = None
         self._starting = asyncio.Lock()
         self._silence_s = SILENCE_S if gpu is None else CUDA_SILENCE_S
@@ -69,8 +68,11 @@ class JudgeProcess:
         """Return the judge's environment; start the judge if it is not running."""
         async with self._starting:
             if not self.running:
-                await self.close()  # what a cancelled start left
-                await self._start()
+                if not self._begun:
+                    await self.close()  # what a cancelled start left
+                    await self.begin()
+                self._begun = False
+                await self._listen()
             assert self._environment is not None
             return self._environment
 
@@ -129,8 +131,9 @@ class JudgeProcess:
             except TimeoutError:
                 log.error("judge_does_not_end", device_kind=self._kind, pid=process.pid)
 
-    async def _start(self) -> None:
-        process = await asyncio.create_subprocess_exec(
+    async def begin(self) -> None:
+        """Start the process, and do not wait for its imports."""
+        self._process = await asyncio.create_subprocess_exec(
             *self._command,
             self._kind,
             stdin=asyncio.subprocess.PIPE,
@@ -140,7 +143,11 @@ class JudgeProcess:
             umask=0o022,  # what Triton leaves in triton_dir is read by boxes
             start_new_session=True,
         )
-        self._process = process
+        self._begun = True
+
+    async def _listen(self) -> None:
+        process = self._process
+        assert process is not None
         fact = await self._read(process, START_S if self._gpu is None else CUDA_START_S)
         if isinstance(fact, wire.Broken):
             raise JudgeBroken(fact.message)
@@ -169,13 +176,14 @@ class JudgeProcess:
         return fact
 
 
+JudgeMaker = Callable[..., JudgeProcess]
+
+
 def judge_environment(environment: Mapping[str, str], gpu: GpuAccess | None, cache_dir: Path | None) -> dict[str, str]:
     """A judge's environment variables: the server's, and the one GPU that it may see."""
     carried = (environment["PYTHONPATH"],) if environment.get("PYTHONPATH") else ()
     variables = {**environment, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
-    if gpu is None:
-        variables = KEEP_FREED_MEMORY | variables
-    else:
+    if gpu is not None:
         variables |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
         variables["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # next to what boxes see
         if cache_dir is not None:

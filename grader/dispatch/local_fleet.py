@@ -17,7 +17,7 @@ from pathlib import Path
 from grader import devices
 from grader.artifacts import ArtifactCache, SubmissionFiles
 from grader.dispatch.gpus import Gpu
-from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, JudgeProcess, Lanes
+from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, JudgeMaker, JudgeProcess, Lanes
 from grader.dispatch.warm_boxes import WarmBoxes
 from grader.grading import pipeline
 from grader.grading.attempt import Profile, Workspace
@@ -112,7 +112,7 @@ class LocalFleet:
         files: SubmissionFiles | None = None,
         warm_count: int = 0,
         look_again_s: float = LOOK_AGAIN_S,
-        make_judge: Callable[[str, GpuAccess | None, Path | None], JudgeProcess] = JudgeProcess,
+        make_judge: JudgeMaker = JudgeProcess,
     ) -> None:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")

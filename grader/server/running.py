@@ -219,12 +219,10 @@ async def _start(
 
 # A server inside another program, such as `grader-cli`: the same code on a socket that only this user can open.
 
-_wired = partial(wired, proving=False)  # its one user reads at once what is wrong, and does not wait for a kernel that is not theirs
-
 
 @asynccontextmanager
 async def embedded(
-    settings: Settings, *, reader: bool = False, waiting: Callable[[str], None] | None = None, wiring: Wiring = _wired
+    settings: Settings, *, reader: bool = False, waiting: Callable[[str], None] | None = None, wiring: Wiring = wired
 ) -> AsyncIterator[str]:
     """The address of a server that lives as long as the context.
 

@@ -20,6 +20,7 @@ from grader.config import Settings
 from grader.dispatch.dispatcher import Grade
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.host_breaker import HostBreaker, grade_own
+from grader.dispatch.lanes import JudgeMaker, JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import SettingsInvalid
 from grader.isolation.directories import leave_runtime
@@ -58,11 +59,11 @@ class Grading:
 Wiring = extensions.Fleet
 
 
-def wired(settings: Settings, *, proving: bool = True) -> AbstractAsyncContextManager[Grading]:
+def wired(settings: Settings, *, proving: bool = True, make_judge: JudgeMaker = JudgeProcess) -> AbstractAsyncContextManager[Grading]:
     """Return what grades, as the settings ask: this host's isolation and devices, or the fleet of an installed package.
     proving: see `local`."""
     if settings.fleet == "local":
-        return local(settings, proving=proving)
+        return local(settings, proving=proving, make_judge=make_judge)
     fleet: Wiring | None = extensions.part(extensions.FLEETS, settings.fleet)
     if fleet is None:
         raise SettingsInvalid("fleet", f"no installed package has the fleet {settings.fleet!r}; {extensions.HOW_TO_INSTALL}")
@@ -70,7 +71,7 @@ def wired(settings: Settings, *, proving: bool = True) -> AbstractAsyncContextMa
 
 
 @asynccontextmanager
-async def local(settings: Settings, *, proving: bool = True) -> AsyncIterator[Grading]:
+async def local(settings: Settings, *, proving: bool = True, make_judge: JudgeMaker = JudgeProcess) -> AsyncIterator[Grading]:
     """This host's isolation and devices; boxes of an earlier server are swept on the way in.
     proving: nothing is taken before every lane has graded a kernel of the grader's own."""
     boxes = box_settings(settings)
@@ -111,6 +112,7 @@ async def local(settings: Settings, *, proving: bool = True) -> AsyncIterator[Gr
             warm_count=warm_count if lane_count else 0,
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
+            make_judge=make_judge,
         )
         async with fleet, host_breaker(fleet, proving=proving) as breaker:
             yield Grading(

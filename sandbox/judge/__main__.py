@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import torch
 
-from sandbox.devices import Device, cpu_model, implementation, open_device
+from sandbox.devices import Device, cpu_model, implementation
 from sandbox.judge import end_with_parent
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge, prepare
@@ -43,11 +43,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to handle
     facts = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a reference prints goes to the log, not among the facts
-    # The reference is what it says: TF32 in a float32 convolution would be an error that no kernel may make.
-    torch.backends.cudnn.allow_tf32 = False
     gc.disable()  # collected between turns: in one it would fall into somebody's time
     try:
         device, baseline = start(sys.argv[1])
+        # The reference is what it says: TF32 in a float32 convolution would be an error that no kernel may make.
+        torch.backends.cudnn.allow_tf32 = False  # here, and not in the baseline
         _emit(facts, environment(device))
     except Exception as error:  # noqa: BLE001  whatever it is, it has to be reported to the server
         traceback.print_exc()
@@ -67,13 +67,14 @@ def main() -> None:
 
 
 def start(kind: str) -> tuple[Device, Baseline]:
-    """Open the device, and start the trusted runner next to it."""
+    """Start the trusted runner, and open the device next to it."""
     before = implementation(kind).foreign_usage()
-    device = open_device(kind)
-    device.start_clock()
-    device.do_bench(lambda: None, 1_000_000)  # so that what it has compiled once lies there for the boxes
-    baseline = Baseline(device)
+    gc.freeze()  # what is imported stays, in both processes
+    baseline = Baseline(kind)
+    device = baseline.device
     try:
+        device.start_clock()
+        device.do_bench(lambda: None, 1_000_000)  # so that what it has compiled once lies there for the boxes
         baseline.started()
         known_path = os.environ.get(DEVICE_KNOWN)
         device.record_baseline_usage(before, Path(known_path) if known_path else None)

@@ -10,10 +10,10 @@ wrong kernel does not wait for them. A measurement that they do not fit is done 
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import socket
 import statistics
-import subprocess
 import sys
 import time
 from collections import OrderedDict
@@ -21,11 +21,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing.context import ForkProcess
+from multiprocessing.process import BaseProcess
 
-from sandbox.devices import Device
+from sandbox.devices import Device, open_device
+from sandbox.judge import baseline_process
 from sandbox.judge.references import ReferenceFailed, Task, redact_reference_errors
 from sandbox.judge.runner_link import RunnerLink, Silence, connect, foreign_cpu_ns, is_ok
-from sandbox.judge.timing import EAGER, LOOKS, NULL, PROBE, SoloTimings, steady
+from sandbox.judge.timing import EAGER, LOOKS, NULL, PROBE, VARIANTS, WARMUP_COUNT, SoloTimings, steady
 from sandbox.judge.trial import (
     TRAIN_BYTES,
     Run,
@@ -43,7 +46,6 @@ from sandbox.protocol.gate import Answer, Call, Operation
 from sandbox.protocol.languages import module_of
 
 SIGN_S = 20.0
-VARIANTS = {EAGER: 0, "compile": 1, "max-autotune": 2, PROBE: 3}  # what the trusted runner can run, by the gate's number
 PROBES = {False: "probe", True: "probe with copy"}
 NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 8}
 ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 24, wire.Clock.HOST: 6}
@@ -55,7 +57,6 @@ NULL_KERNEL_NS = 2_300.0  # of a null kernel by do_bench, on an H100 and an H200
 # copies of outputs that it leaves cold 9 us longer at 16 MB; L2 holds 50.
 TOUCH_LIMIT_NS, NULL_LIMIT_NS = 10_000.0, 40_000.0
 WARM_COUNT = 3  # launches before a single run by device clock; a train begins on the device
-WARMUP_COUNT = 3
 RUN_NOISE_NS, RUN_NOISE_SHARE = 1_500.0, 0.001
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
 ONE_WARM_LAUNCH_NS, NO_WARM_LAUNCH_NS = 1_000_000, 20_000_000  # a kernel that takes longer gets one of these launches, or none
@@ -72,7 +73,6 @@ SAME_CONDITIONS = ("sm_clock_max_mhz", "memory_clock_max_mhz", "power_limit_w", 
 Conditions = Mapping[str, str]
 Key = tuple[str, ...]
 LOAD_S = 60.0
-COMPILE_CACHE = "GRADER_COMPILE_CACHE"
 
 
 class HostActivity:
@@ -153,27 +153,20 @@ class BaselineRun:
 
 
 class Baseline:
-    """The judge's handle on the process. kept: what baselines took while they were alone."""
+    """The judge's handle on the process, which is forked before this process opens its device and runs anything: its imports are there.
+    kept: what baselines took while they were alone. process: a class of multiprocessing's."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(self, kind: str, process: type[BaseProcess] = ForkProcess) -> None:
         self.kept = KeptTimings(wire.KEPT_PROBLEM_COUNT)
         self._ready = False
-        self._link, theirs = socket.socketpair(socket.AF_UNIX)
-        # The judge's settings of malloc are not the baseline's, which allocates as the subject's process does. What inductor and triton
-        # compile stays from server to server; one process at a time compiles, and does it itself.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-        environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-        if cache := os.environ.get(COMPILE_CACHE):
-            environment["TORCHINDUCTOR_CACHE_DIR"], environment["TRITON_CACHE_DIR"] = f"{cache}/inductor", f"{cache}/triton"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox.judge.baseline_process", str(theirs.fileno()), device.KIND],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            env=environment,
-        )
-        theirs.close()
+        self._link, link = socket.socketpair(socket.AF_UNIX)
+        requests, self._requests = multiprocessing.Pipe(duplex=False)
+        ends = link, requests, (self._link, self._requests)
+        self._process = process(target=baseline_process.run, args=(kind, *ends), name="baseline", daemon=True)
+        self._process.start()
+        link.close()
+        requests.close()
+        self.device = open_device(kind)
 
     def place(
         self, task: Task, workloads: Sequence[wire.Workload], links: ExitStack, *, kept_times: bool = False, sweep_s: float | None = None
@@ -181,10 +174,10 @@ class Baseline:
         """Start the process on a problem, with its times alone: those that are kept, or new ones. kept_times: times of an earlier job will
         do; None where there are none: then the kernel is verified first. sweep_s: of the sweep that the workloads are of."""
         problem = task.spec
-        solo = self.kept.find(problem, workloads, self._device.conditions()) if kept_times else None
+        solo = self.kept.find(problem, workloads, self.device.conditions()) if kept_times else None
         # Where kept times did not fit a while ago, new ones are taken at once: verifying first would cost a second process. By the host's
         # clock they are not, for the box imports meanwhile.
-        at_once = not kept_times or (self._device.CLOCK is wire.Clock.DEVICE_EVENTS and self.kept.unfit(problem))
+        at_once = not kept_times or (self.device.CLOCK is wire.Clock.DEVICE_EVENTS and self.kept.unfit(problem))
         if solo is None and not at_once:
             return None
         trusted = links.enter_context(self.serve(problem))
@@ -201,7 +194,7 @@ class Baseline:
     ) -> Generator[wire.Fact, None, dict[str, SoloTimings]]:
         """Time the baselines while there is no subject, and keep the times of a quiet machine; reports it, because what is compiled for the
         first time takes a while."""
-        compiled = ("compile", *task.spec.baselines) if self._device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
+        compiled = ("compile", *task.spec.baselines) if self.device.CLOCK is wire.Clock.DEVICE_EVENTS else ()
         variants = tuple(name for name in VARIANTS if name == EAGER or name in compiled)
         alone, begun_s, activity = dict[str, SoloTimings](), time.monotonic(), HostActivity()
         for workload in workloads:
@@ -211,22 +204,20 @@ class Baseline:
             with redact_reference_errors(hidden=workload.hidden):
                 alone[workload.workload_id] = yield from time_alone(trusted, WorkloadContext.of(task, workload), variants)
         if activity.quiet(os.cpu_count() or 1):
-            self.kept.keep(task.spec, alone, self._device.conditions())
+            self.kept.keep(task.spec, alone, self.device.conditions())
         return alone
 
     @contextmanager
     def serve(self, problem: wire.ProblemSpec) -> Iterator[RunnerLink]:
         """Let the process run this problem's reference until the context is left."""
         self.started()
-        job = runner_job(problem, "", "", self._device, trusted=True)
+        job = runner_job(problem, "", "", self.device, trusted=True)
 
         def tell() -> None:
-            assert self._process.stdin is not None
             self.kept.load(problem)
-            self._process.stdin.write(wire.encode(wire.Prepare(job_id="baseline", problem=problem)))
-            self._process.stdin.flush()
+            self._requests.send_bytes(wire.encode(wire.Prepare(job_id="baseline", problem=problem)))
 
-        with connect(self._device, self._link, job, b"", LOAD_S, before=tell) as runner:
+        with connect(self.device, self._link, job, b"", LOAD_S, before=tell) as runner:
             if runner.load_fact.outcome is not wire.LoadOutcome.LOADED:
                 raise RuntimeError(f"the baseline did not load: {runner.loaded}")
             yield runner
@@ -240,7 +231,7 @@ class Baseline:
     def close(self) -> None:
         """End the process."""
         self._process.kill()
-        self._process.wait()
+        self._process.join()
         self._link.close()
 
 

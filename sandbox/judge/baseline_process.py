@@ -5,21 +5,23 @@ from __future__ import annotations
 import gc
 import os
 import socket
-import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from sandbox.devices import Arena, Device, open_device
 from sandbox.judge import end_with_parent
-from sandbox.judge.baseline import VARIANTS, WARMUP_COUNT
 from sandbox.judge.references import Reference, load_task
-from sandbox.judge.timing import EAGER, PROBE
+from sandbox.judge.timing import EAGER, PROBE, VARIANTS, WARMUP_COUNT
 from sandbox.launch.loop import Bound, Loaded, serve
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Gate, Slot, Status, receive_job
 from sandbox.protocol.version import VERSION
 
+COMPILE_CACHE = "GRADER_COMPILE_CACHE"
 COMPILED_ANEW = "torch.compile compiles it anew in every call; its time would be the compiler's"
 
 
@@ -128,17 +130,25 @@ def _references_of(problem: wire.ProblemSpec, device: Device, loaded: dict[str, 
     return references
 
 
-def main() -> None:
-    """Serve problem after problem until the judge goes away."""
-    link = socket.socket(fileno=int(sys.argv[1]))
+def run(kind: str, link: socket.socket, requests: Connection, inherited: Sequence[socket.socket | Connection]) -> None:
+    """Serve problem after problem until the judge goes away. inherited: the judge's own ends."""
+    for end in inherited:
+        end.close()
     end_with_parent(link.fileno())
-    device, loaded = open_device(sys.argv[2]), dict[str, dict[int, Reference]]()
-    torch._dynamo.config.recompile_limit = 256  # a shape per workload, and a problem may have many
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    # What inductor and triton compile stays from server to server; one process at a time compiles, and does it itself.
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    if cache := os.environ.get(COMPILE_CACHE):
+        os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TRITON_CACHE_DIR"] = f"{cache}/inductor", f"{cache}/triton"
+    device, loaded = open_device(kind), dict[str, dict[int, Reference]]()
+    if device.CLOCK is wire.Clock.DEVICE_EVENTS:  # elsewhere nothing is compiled, and the import takes as long as half of torch's
+        torch._dynamo.config.recompile_limit = 256  # a shape per workload, and a problem may have many
     gc.collect()
     gc.freeze()  # as in the judge
     link.sendall(b"r")
-    while line := sys.stdin.buffer.readline():
-        problem = wire.decode(line).problem
+    while True:
+        problem = wire.decode(requests.recv_bytes()).problem
         job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
         kernels = {number: _load(reference, job, arena) for number, reference in _references_of(problem, device, loaded).items()}
@@ -154,7 +164,3 @@ def main() -> None:
         device.release_cached_memory()  # the next job's subject may need it
         for fd in (gate_fd, artifact_fd, state_fd):
             os.close(fd)
-
-
-if __name__ == "__main__":
-    main()

@@ -22,8 +22,6 @@ from pathlib import Path
 from sandbox.judge.baseline import (
     BASELINE_S,
     PASSED,
-    VARIANTS,
-    WARMUP_COUNT,
     Arm,
     Heartbeat,
     null_runs,
@@ -38,6 +36,8 @@ from sandbox.judge.timing import (
     NULL,
     OWN_NULL,
     SUBJECT,
+    VARIANTS,
+    WARMUP_COUNT,
     InterimEstimate,
     LookAllowance,
     NetTiming,

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sandbox.judge.runner_link import BoxLoad, RunnerLink
 
 SUBJECT, EAGER, PROBE = "subject", "eager", "probe"
+VARIANTS = {EAGER: 0, "compile": 1, "max-autotune": 2, PROBE: 3}  # what the trusted runner can run, by the gate's number
+WARMUP_COUNT = 3
 NULL = {False: "null", True: "null with copy"}
 OWN_NULL = "the subject's null"
 QUIET_SHARE = 0.75  # of the turns taken

@@ -1,6 +1,7 @@
 """What unit tests share: fleets of fakes, and no sight of the keys and the default server of who runs them."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,9 @@ def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 @pytest.fixture(scope="module")
 def baseline() -> Iterator[object]:
     """The real trusted runner, kept from job to job as a judge keeps it."""
-    from sandbox.devices.emulated import EmulatedDevice
     from sandbox.judge.baseline import Baseline
 
-    runner = Baseline(EmulatedDevice())
+    runner = Baseline("emulated", SpawnProcess)  # threads of this process may hold what a fork would wait for
     yield runner
     runner.close()
 

@@ -169,6 +169,19 @@ async def test_a_judge_that_dies_with_a_job_is_started_anew(make, judges) -> Non
     assert (await judged(fleet))[1][-1] == "Finished"
 
 
+async def test_a_judge_that_was_begun_is_the_one_that_is_used(judges) -> None:
+    """So that it imports while its server does."""
+    judge = judges("emulated", None, None)
+    await judge.begin()
+    assert not judge.running
+    await judge.environment()
+    assert judge.running and len(judges.log("emulated")) == 1
+    await judge.close()
+    await judge.environment()
+    assert len(judges.log("emulated")) == 2
+    await judge.close()
+
+
 async def test_a_line_that_does_not_fit_is_the_judges_fault() -> None:
     """It is reported like all else that a judge does wrong, and the process is ended."""
     judge = JudgeProcess("emulated", command=(sys.executable, "-c", f"print('x' * {2 * wire.LINE_LIMIT_BYTES})"))
