@@ -22,8 +22,8 @@ from torch.autograd.function import FunctionCtx
 from torch.utils._pytree import tree_map_only
 
 from grader_extensions.formats import nests, problem_code
+from grader_extensions.formats.elementwise import ElementwiseComparer
 from grader_extensions.formats.nests import permutations_of, strides_of, with_strides
-from sandbox.judge import tolerance
 from sandbox.judge.references import ReferenceFailed, Task, Tensors, blamed
 from sandbox.judge.tolerance import same_bytes
 from sandbox.launch.constant_weights import ConstantWeights
@@ -56,7 +56,7 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
         reference=reference,
         reference64=wide,
         draw=lambda workload, key: settings[workload.workload_id].draw(key),
-        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide),
+        compare=ElementwiseComparer(allowed=spec.tolerance, wide=wide),
         templates=tuple(setting.template for setting in settings.values()),
         scratch=tuple(sorted({index for setting in settings.values() for index in setting.scratch})),
     )
