@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from grader_extensions.emulated_cuda import emulation
-from sandbox.compilers.cuda_tokens import leading_includes
+from grader_extensions.emulated_cuda.conditionals import leading_includes
 from sandbox.compilers.headers import LIGHT, Headers, torch_version
 from sandbox.compilers.host_compiler import compile_step, include_flags, link_steps
 from sandbox.compilers.steps import Compiler, CompilerStep
