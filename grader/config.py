@@ -122,7 +122,7 @@ class Settings(BaseModel):
     oidc_client_id: str = ""
     oidc_client_secret_file: AbsolutePath | None = None
     oidc_name: str = ""  # what users call the provider; "": the issuer's host
-    oidc_allow: tuple[str, ...] = ()  # who may sign in: rules as `grader/rules/identities.py` reads them
+    oidc_allow: tuple[str, ...] = ()  # who may sign in: rules as the package of the pages reads them
     # Where OTLP is taken; "": nothing is traced.
     trace: str = Field(default_factory=lambda: os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""))
     retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever

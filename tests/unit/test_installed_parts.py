@@ -201,6 +201,16 @@ def test_competitions_without_their_package_are_refused(tmp_path):
         gate.check(request, ("emulated",))
 
 
+def test_sign_in_without_the_package_of_pages_is_refused():
+    """Whoever asks for it would wonder why nobody can. The control: without it the server has no parts, and starts."""
+    service = GraderServicer(None, None, worker=None)
+    with pytest.raises(
+        SettingsInvalid, match="oidc_issuer: no installed package has pages to sign in to; install kernel-grader-extensions"
+    ):
+        running._parts(extensions.ServerContext(settings=Settings(oidc_issuer="https://login.example.org"), service=service, gate=None))
+    assert running._parts(extensions.ServerContext(settings=Settings(), service=service, gate=None)) == []
+
+
 KERNELBENCH_FILE = "class Model:\n    def forward(self, x):\n        return x\n\ndef get_inputs():\n    return []\n"
 
 
