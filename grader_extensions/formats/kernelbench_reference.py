@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader_extensions.formats import nests, problem_code
+from grader_extensions.formats.arguments import with_arguments
 from grader_extensions.formats.elementwise import ElementwiseComparer
 from grader_extensions.formats.nests import moved, permutations_of, strides_of, with_strides
 from sandbox.judge.references import Reference, ReferenceFailed, ReferenceTooLarge, Task, Tensors, WeightCheck, blamed
@@ -32,7 +33,6 @@ from sandbox.judge.tolerance import memory_of
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import wire
 from sandbox.protocol.gate import TENSOR_LIMIT
-from sandbox.protocol.signatures import with_arguments
 
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
 _FOR_REAL = nullcontext()

@@ -25,9 +25,10 @@ from grader.model import Problem
 from grader.problems.store import Imported, constants_of, import_all
 from grader.server.wiring import chosen_gpus
 from grader.views.sanitize import one_line
+from grader_extensions.formats.arguments import with_arguments
 from grader_extensions.problem_check.admission import Admission, AdmissionOutcome, check, describe
 from grader_extensions.problem_check.check_box import CheckBox, open_box
-from sandbox.protocol.signatures import cuda_signature, with_arguments
+from sandbox.protocol.signatures import cuda_signature
 from sandbox.protocol.wire import Described, Finding, FindingOutcome
 
 IMPORT_BUDGET_S = 30.0  # of the problem that an import checks

@@ -82,11 +82,6 @@ def numbers(tensor: torch.Tensor) -> torch.Tensor:
     return values[torch.stack((raw & 15, raw >> 4), -1).long()].flatten(-2)
 
 
-def is_nan(tensor: torch.Tensor) -> torch.Tensor:
-    """A mask of the values that are NaN; of float4 as long as `numbers`."""
-    return (numbers(tensor) if is_narrow(tensor.dtype) else tensor).isnan()
-
-
 def filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
     """A tensor like this one with the value everywhere; of narrow floats with one of their bytes that is a number other than zero."""
     if not is_narrow(tensor.dtype):
@@ -94,11 +89,6 @@ def filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
     copy = tensor.clone()
     copy.view(torch.uint8).fill_(_NUMBER_BYTE)
     return copy
-
-
-def dtype_name(tensor: torch.Tensor) -> str:
-    """As `wire.TensorSpec` has it."""
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def sum_is_finite(tensor: torch.Tensor) -> bool:
