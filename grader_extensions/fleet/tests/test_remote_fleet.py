@@ -15,7 +15,6 @@ from grader.artifacts import SubmissionFiles
 from grader.config import Settings
 from grader.dispatch.dispatcher import UNCOUNTED
 from grader.errors import (
-    FleetRefused,
     HostBroken,
     ModeNotInstalled,
     NoSuchDevice,
@@ -33,7 +32,7 @@ from grader_extensions.fleet import admin_workers, remote_fleet
 from grader_extensions.fleet import fleet_port as port_module
 from grader_extensions.fleet.fleet_port import FleetCertificates, fleet_port, joined
 from grader_extensions.fleet.remote_fleet import RemoteFleet, lease_from_bytes, lease_to_bytes
-from grader_extensions.fleet.serve import FleetSession, _attached, channel_credentials
+from grader_extensions.fleet.serve import FleetRefused, FleetSession, _attached, channel_credentials
 from grader_extensions.fleet.tests.fleet_workers import attached, begun, graded, inside, lease, served, standing, working
 from sandbox.protocol import wire
 from tests import fakes
