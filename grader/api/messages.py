@@ -42,7 +42,6 @@ from sandbox.protocol.signatures import cuda_signature, without_model
 
 # Raised by a conversion where a value has no place in the API, such as one of an older ledger.
 NOT_SHOWABLE = (ArithmeticError, LookupError, TypeError, ValueError)
-GPU_NAME_LENGTH = 8  # a UUID's last characters: enough to tell a fleet's GPUs from each other; boards never show more of it
 # Of a submission, what is not known before it ends.
 _LATER = (
     *("cancel_requested", "report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline"),
