@@ -28,7 +28,7 @@ OWN: Table = {
     "list": CliCommand("grader.cli.submissions:list_command", RESULTS, LIST_EXAMPLES),
     "show": CliCommand("grader.cli.submissions:show_command", RESULTS),
     "problems": CliGroup("Problems that kernels can be submitted to.", PROBLEMS),
-    "problems list": CliCommand("grader.cli.problems:list_command"),
+    "problems list": CliCommand("grader.cli.starter:list_command"),
     "problems show": CliCommand("grader.cli.starter:show_command"),
     "problems import": CliCommand("grader.cli.this_machine:import_command"),
     "login": CliCommand("grader.cli.login:login", SERVERS),
