@@ -312,7 +312,7 @@ def can_grade(findings: list[HostFinding]) -> bool:
 
 async def compilers() -> list[HostFinding]:
     """Return what kernels are built with."""
-    gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
+    gxx, nvcc = await asyncio.gather(_version("g++"), _version("nvcc"))
     headers, missing = Path(sysconfig.get_path("include")) / "Python.h", "not found in PATH"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     no_headers = "" if headers.is_file() else f"for the language torch_extension install them (Debian: apt-get install {python}-dev)"
@@ -418,14 +418,13 @@ async def own_kernel(wiring: Wiring = local) -> HostFinding:
     return finding("grading", "own kernel", detail, remedy, required=True)
 
 
-async def _version(program: str, argument: str) -> str | None:
+async def _version(program: str) -> str | None:
     path = shutil.which(program)
     if path is None:
         return None
-    words, timeout_s = [path, argument], _VERSION_TIMEOUT_S
     try:
         process = await asyncio.to_thread(
-            subprocess.run, words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+            subprocess.run, [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
         return f"{path}, which does not answer"
