@@ -21,7 +21,7 @@ from grader.config import web_address
 from grader.errors import ProblemNotFound
 from grader.extensions import ServerContext
 from grader.peers import PeerLimits, loopback
-from grader.server.connections import stream_limits as limits_of_streams
+from grader.server.connections import web_limits
 from grader.views import formatting
 from grader_extensions.competitions import leaderboard
 from grader_extensions.competitions.boards import read_languages, read_standings
@@ -62,7 +62,12 @@ def routes_of(server: ServerContext, provider: IdentityProvider | None) -> list[
         asks_keys=settings.asks_keys,
         sessions=Sessions(server.gate, service.ledger.now) if server.gate is not None else None,
     )
-    return routes(site, stream_limits=limits_of_streams(settings), provider=provider)
+    return routes(site, stream_limits=limits_of_streams(web_limits(settings)), provider=provider)
+
+
+def limits_of_streams(limits: PeerLimits) -> PeerLimits:
+    """Return how many of the web port's connections may follow a submission: some are left for pages, from every address."""
+    return PeerLimits(total=max(limits.total // 4, 1), per_address=max(limits.per_address // 8, 1))
 
 
 def routes(
