@@ -21,12 +21,22 @@ from sandbox.protocol.gate import RANK_LIMIT, span
 DTYPES = frozenset(("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"))
 Shape = tuple[str, tuple[int, ...]]  # with the dtype
 Shapes = dict[str, Shape]  # of tensors by name
+_NUMBER_BYTE = 0x55  # neither zero nor NaN in any narrow float
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 def is_nan(tensor: torch.Tensor) -> torch.Tensor:
     """A mask of the values that are NaN; of float4 as long as `numbers`."""
     return (numbers(tensor) if is_narrow(tensor.dtype) else tensor).isnan()
+
+
+def filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
+    """A tensor like this one with the value everywhere; of narrow floats with one of their bytes that is a number other than zero."""
+    if not is_narrow(tensor.dtype):
+        return torch.full_like(tensor, value)
+    copy = tensor.clone()
+    copy.view(torch.uint8).fill_(_NUMBER_BYTE)
+    return copy
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

@@ -24,10 +24,10 @@ import numpy
 import torch
 
 from grader_extensions.formats import nests, problem_code
-from grader_extensions.formats.nests import dtype_name, in_memory, is_nan, renumbered, tensors_of
+from grader_extensions.formats.nests import dtype_name, filled, in_memory, is_nan, renumbered, tensors_of
 from sandbox.judge import tolerance
 from sandbox.judge.references import ReferenceFailed, Task, Tensors
-from sandbox.judge.tolerance import Comparison, filled, is_narrow, same_bytes
+from sandbox.judge.tolerance import Comparison, is_narrow, same_bytes
 from sandbox.launch import objects
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT

@@ -192,12 +192,6 @@ def node_text(node: Node | None) -> str:
     return "" if node is None else (node.text or b"").decode(errors="surrogateescape")
 
 
-def tested_macros(code: bytes) -> Iterator[str]:
-    """The names in the conditions of `#if`, `#ifdef` and their like."""
-    conditions = filter(None, map(condition_of, descendants(syntax_tree(code))))
-    return (node_text(leaf) for condition in conditions for leaf in leaves(condition) if leaf.type == "identifier")
-
-
 def launches_in_device_code(code: bytes) -> bool:
     """Return whether a kernel or a device function launches a kernel (dynamic parallelism)."""
     return b"<<<" in code and any(token.text == "<<<" and token.in_device_code for token in parse(code))

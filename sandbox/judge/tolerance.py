@@ -23,7 +23,6 @@ from sandbox.protocol import wire
 from sandbox.protocol.gate import span
 
 FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # two numbers a byte, the first in its low half; no arithmetic and few other operations
-_NUMBER_BYTE = 0x55  # neither zero nor NaN in any of them
 # dtype -> (integer type of the same width, quiet NaN without payload, payload bits); the bit above the payload makes a NaN quiet
 _NAN = {
     torch.float64: (torch.int64, 0x7FF8_0000_0000_0000, 51),
@@ -62,11 +61,6 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())
 
 
-def equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """`torch.equal`, also for float4."""
-    return same_bytes(first, second) if first.dtype == second.dtype == FLOAT4 else torch.equal(first, second)
-
-
 def is_narrow(dtype: torch.dtype) -> bool:
     """Return whether it is a float of eight or four bits: each byte of it is a number or one of few NaNs, and torch computes nothing in
     it."""
@@ -80,15 +74,6 @@ def numbers(tensor: torch.Tensor) -> torch.Tensor:
     raw = tensor.contiguous().view(torch.uint8)
     values = torch.tensor(FLOAT4_VALUES, dtype=torch.float64, device=tensor.device)
     return values[torch.stack((raw & 15, raw >> 4), -1).long()].flatten(-2)
-
-
-def filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
-    """A tensor like this one with the value everywhere; of narrow floats with one of their bytes that is a number other than zero."""
-    if not is_narrow(tensor.dtype):
-        return torch.full_like(tensor, value)
-    copy = tensor.clone()
-    copy.view(torch.uint8).fill_(_NUMBER_BYTE)
-    return copy
 
 
 def sum_is_finite(tensor: torch.Tensor) -> bool:
