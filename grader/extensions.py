@@ -62,15 +62,12 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAdditions:
-    """Additions of a part to a server."""
+    """Additions of a part to a server: what a callable of the group `grader.server_parts` makes of a ServerContext."""
 
     calls: Mapping[str, Call] = field(default_factory=dict)  # by the names of the API's methods; the server checks keys and scopes
     routes: Callable[[], Iterable[web.RouteDef]] = tuple  # served next to metrics and health; asked for where there is a web port
     run: Callable[[], Coroutine[Any, Any, None]] = _nothing  # a task of a server that grades, cancelled when it drains
     reload: Callable[[], Awaitable[None]] = _nothing  # reads files again at SIGHUP; logs what is wrong with them
-
-
-ServerPart = Callable[[ServerContext], ServerAdditions]  # group `grader.server_parts`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

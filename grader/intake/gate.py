@@ -105,16 +105,6 @@ def submit_policy(settings: Settings, problems: Problems, report: Callable[[str,
     return NoCompetitions()
 
 
-def decode_source(path: str, content: bytes, *, index: int = 0) -> SourceFile:
-    """Make a source file from its bytes; InvalidSubmission naming `sources[index].content` where they are no UTF-8."""
-    try:
-        return SourceFile(path=path, content=content.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        text = f"{path!r} is not UTF-8: byte 0x{content[error.start]:02x} on line {line}; save the file as UTF-8"
-        raise InvalidSubmission([FieldViolation(f"sources[{index}].content", text)]) from None
-
-
 def check_submission(
     request: grader_service_pb2.SubmitRequest, find_problem: Callable[[str], Problem], device_kinds: Sequence[str]
 ) -> Accepted:

@@ -56,7 +56,6 @@ READERS: dict[str, Callable[[str], object]] = {
         f"the entry of {name}": lambda text, name=name: gate.missing_entry(name, [SourceFile(path="k.cu", content=text)], "run")
         for name in known_languages()
     },
-    "the decoder": lambda text: gate.decode_source("k.cu", text.encode()),
     "the labels": lambda text: check_labels([text], text, {text: text}),
     "the tokens of C++": lambda text: list(tokens(C, text)),
     "the tokens of Python": lambda text: list(tokens(PYTHON, text)),
