@@ -15,7 +15,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from grader.api.conversion import M, duration, from_enum, timestamp, to_message
+from grader.api.conversion import M, duration, timestamp, to_message
 from grader.api.resource_names import artifact_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
@@ -206,11 +206,6 @@ def _timeline(spans: Iterable[wire.Span], queued: timedelta | None) -> list[repo
         )
         for span in (*first, *spans)
     ]
-
-
-def mode_from_proto(mode: submission_pb2.Mode) -> wire.Mode:
-    """Return a mode by its name, benchmark when unset; ValueError where it is none of ours."""
-    return from_enum(wire.Mode, submission_pb2.Mode.DESCRIPTOR, mode) if mode else wire.Mode.BENCHMARK
 
 
 def _build(build: wire.Build) -> report_pb2.Build:

@@ -28,6 +28,8 @@ from grader.model import ID_LIMIT_CHARS, Problem, problem_id_of
 
 log = structlog.get_logger()
 
+_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")  # of ids
+
 
 def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustments: Adjustments, precision: str | None = None) -> Problem:
     """Read the problem at path. ProblemInvalid also where its format does not take the adjustments."""
@@ -73,9 +75,6 @@ def constants_of(problem_format: ModuleType, path: Path) -> dict[str, str]:
 
 def _adjustable(plug_in: ModuleType) -> bool:
     return bool(getattr(plug_in, "ACCEPTS_ADJUSTMENTS", False))
-
-
-_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")  # of ids
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
