@@ -17,7 +17,7 @@ from grader.peers import loopback
 DEFAULT_ADDRESS = "127.0.0.1:50551"
 DEFAULT_FLEET_ADDRESS = "127.0.0.1:50552"
 LEDGER_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.sock", "artifacts"
-IMPORTED_NAME, FILES_NAME, FLEET_NAME = "problems", "submission-files", "fleet"
+IMPORTED_NAME, FILES_NAME = "problems", "submission-files"
 
 
 def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -122,7 +122,7 @@ class Settings(BaseModel):
     oidc_client_id: str = ""
     oidc_client_secret_file: AbsolutePath | None = None
     oidc_name: str = ""  # what users call the provider; "": the issuer's host
-    oidc_allow: tuple[str, ...] = ()  # who may sign in: rules as `grader/rules/identities.py` reads them
+    oidc_allow: tuple[str, ...] = ()  # who may sign in: rules as the package of the pages reads them
     # Where OTLP is taken; "": nothing is traced.
     trace: str = Field(default_factory=lambda: os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""))
     retain_sources_days: int = Field(default=0, ge=0)  # 0: for ever
@@ -150,11 +150,6 @@ class Settings(BaseModel):
     def submission_files_path(self) -> Path:
         """The directory of the files that submissions left."""
         return self.submission_files_dir or self.state_dir / FILES_NAME
-
-    @property
-    def fleet_path(self) -> Path:
-        """The directory of what the fleet port needs: its authority, its certificate, the workers that may join."""
-        return self.state_dir / FLEET_NAME
 
     @property
     def imported_path(self) -> Path:

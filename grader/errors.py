@@ -387,18 +387,6 @@ class ServerUnreachable(GraderError):
     text = "no answer from {address}: {detail}"
 
 
-class FleetRefused(GraderError):
-    """The server does not let this worker in; the message says why and what to do."""
-
-    detail: str
-
-
-class HostUnfit(GraderError):
-    """Nothing can be graded on a worker's host; the message says what is missing and what to do."""
-
-    detail: str
-
-
 class LeaseLost(GraderError):
     """A worker wrote for an attempt that is not its own any more."""
 

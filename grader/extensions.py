@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from grader.grading.attempt import Attempt, OpenRunBox
     from grader.model import NewSubmission, Problem, Report
     from grader.problems.store import Imported
-    from grader.rules.identities import IdentityProvider
     from grader.rules.quotas import AdmissionCheck, Quota
     from grader.server.auth import Authenticator
     from grader.server.service import GraderServicer
@@ -50,12 +49,11 @@ Call = Callable[[Any], Awaitable[Any]]  # answers a request message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """A server, as its parts see it. gate: knows keys; None: callers need none. provider: that users may sign in with."""
+    """A server, as its parts see it. gate: knows keys; None: callers need none."""
 
     settings: Settings
     service: GraderServicer
     gate: Authenticator | None
-    provider: IdentityProvider | None = None
 
 
 async def _nothing() -> None:
@@ -64,15 +62,12 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAdditions:
-    """Additions of a part to a server."""
+    """Additions of a part to a server: what a callable of the group `grader.server_parts` makes of a ServerContext."""
 
     calls: Mapping[str, Call] = field(default_factory=dict)  # by the names of the API's methods; the server checks keys and scopes
     routes: Callable[[], Iterable[web.RouteDef]] = tuple  # served next to metrics and health; asked for where there is a web port
     run: Callable[[], Coroutine[Any, Any, None]] = _nothing  # a task of a server that grades, cancelled when it drains
     reload: Callable[[], Awaitable[None]] = _nothing  # reads files again at SIGHUP; logs what is wrong with them
-
-
-ServerPart = Callable[[ServerContext], ServerAdditions]  # group `grader.server_parts`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +154,11 @@ class CommandLine(Protocol):
     def admin_commands(self) -> Mapping[str, AdminCommand]:
         """Return subjects of `grader-server admin` by name."""
         return {}
+
+    def checkups(self, settings: Settings) -> Iterable[tuple[str, str, bool]]:
+        """Say what `grader-server doctor` tells of settings that only the package reads: a name, what there is to say, and whether a
+        server would not start."""
+        return ()
 
     def report_files(self) -> Mapping[str, Callable[[submission_pb2.Submission], str]]:
         """Return what writes a submission's report as the text of a file, by the file's format: `html`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sandbox.protocol.entry_points import load_named
+from sandbox.protocol.entry_points import EntryPointInvalid, entry_points, load_named
 
 GROUP = "grader.isolations"
 AUTO = "auto"
@@ -66,7 +66,10 @@ BUILT_IN = (
 @lru_cache(maxsize=1)
 def isolations() -> Mapping[str, IsolationInfo]:
     """All isolations by name, strongest first: the built-in ones, then those of installed packages; an unsafe one is last."""
-    return dict(sorted(load_named(GROUP, IsolationInfo, BUILT_IN).items(), key=lambda item: not item[1].safe))
+    found = load_named(GROUP, IsolationInfo, BUILT_IN)
+    if AUTO in found:
+        raise EntryPointInvalid(entry_points(GROUP)[AUTO], f"is named {AUTO!r}, by which users ask for the strongest", "rename it")
+    return dict(sorted(found.items(), key=lambda item: not item[1].safe))
 
 
 def choices() -> tuple[str, ...]:

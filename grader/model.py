@@ -147,11 +147,6 @@ class Problem:
         """A digest of everything that decides a verdict."""
         return self.spec.digest
 
-    def first_shown(self, device_kind: str | None) -> wire.Workload | None:
-        """The first public workload that is run on this kind of device, or on any."""
-        shown = (workload for workload in self.spec.workloads if not workload.hidden)
-        return next((workload for workload in shown if device_kind is None or workload.device_kind in ("", device_kind)), None)
-
     def ranking_in(self, mode: wire.Mode) -> Ranking | None:
         """How a submission in this mode is scored; None where it is not."""
         return self.ranking if mode is wire.Mode.RANKED else None

@@ -15,7 +15,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from grader.api.conversion import M, duration, from_enum, timestamp, to_message
+from grader.api.conversion import M, duration, timestamp, to_message
 from grader.api.resource_names import artifact_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
@@ -42,7 +42,6 @@ from sandbox.protocol.signatures import cuda_signature, without_model
 
 # Raised by a conversion where a value has no place in the API, such as one of an older ledger.
 NOT_SHOWABLE = (ArithmeticError, LookupError, TypeError, ValueError)
-GPU_NAME_LENGTH = 8  # a UUID's last characters: enough to tell a fleet's GPUs from each other; boards never show more of it
 # Of a submission, what is not known before it ends.
 _LATER = (
     *("cancel_requested", "report", "error", "end_time", "score", "score_low", "score_high", "score_kind", "score_baseline"),
@@ -207,11 +206,6 @@ def _timeline(spans: Iterable[wire.Span], queued: timedelta | None) -> list[repo
         )
         for span in (*first, *spans)
     ]
-
-
-def mode_from_proto(mode: submission_pb2.Mode) -> wire.Mode:
-    """Return a mode by its name, benchmark when unset; ValueError where it is none of ours."""
-    return from_enum(wire.Mode, submission_pb2.Mode.DESCRIPTOR, mode) if mode else wire.Mode.BENCHMARK
 
 
 def _build(build: wire.Build) -> report_pb2.Build:

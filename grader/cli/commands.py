@@ -28,7 +28,7 @@ OWN: Table = {
     "list": CliCommand("grader.cli.submissions:list_command", RESULTS, LIST_EXAMPLES),
     "show": CliCommand("grader.cli.submissions:show_command", RESULTS),
     "problems": CliGroup("Problems that kernels can be submitted to.", PROBLEMS),
-    "problems list": CliCommand("grader.cli.problems:list_command"),
+    "problems list": CliCommand("grader.cli.starter:list_command"),
     "problems show": CliCommand("grader.cli.starter:show_command"),
     "problems import": CliCommand("grader.cli.this_machine:import_command"),
     "login": CliCommand("grader.cli.login:login", SERVERS),
@@ -95,9 +95,13 @@ class Commands(Mapping[str, Any]):
 
 def commands() -> Table:
     """Return the commands of grader, and those of installed packages."""
-    lines = extensions.command_lines(lambda error: print_note(str(error), "yellow"))
-    added = {words: command for line in lines for words, command in line.commands().items()}
-    return {**OWN, **{words: command for words, command in added.items() if words not in OWN}}
+    table = dict(OWN)
+    for line in extensions.command_lines(lambda error: print_note(str(error), "yellow")):
+        for words, command in line.commands().items():
+            if table.setdefault(words, command) != command:
+                package = type(line).__module__.partition(".")[0]
+                print_note(f"the command {words!r} of {package!r} is left out: there is one already; uninstall one package", "yellow")
+    return table
 
 
 app = group(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-
-import structlog
 
 from grader import devices
 from grader.api.client import GraderClient
@@ -21,7 +18,7 @@ from grader.config import Settings, state_directory
 from grader.dispatch.gpus import discover
 from grader.dispatch.lanes import JudgeProcess
 from grader.isolation import IsolationBroken
-from grader.observability.log import TRACEBACKS
+from grader.observability import log as log_setup
 from grader.views.sanitize import one_line
 
 LOG_NAME = "grader-cli.log"
@@ -65,15 +62,4 @@ def log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if fresh else os.O_APPEND), 0o600)
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            TRACEBACKS,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(os.fdopen(descriptor, "a", buffering=1)),
-        cache_logger_on_first_use=False,
-    )
+    log_setup.configure("json", file=os.fdopen(descriptor, "a", buffering=1))

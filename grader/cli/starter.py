@@ -1,4 +1,4 @@
-"""`grader-cli problems show` and `init`: what a kernel for a problem must define, and a file to begin with."""
+"""`grader-cli problems list`, `problems show` and `init`: what there is to solve, what a kernel must define, and a file to begin with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grader.cli.options import Json, Server, StateDir
 from grader.cli.output import did_you_mean, plain, print_message, print_note, text_table
 from grader.cli.saved_files import STDOUT
 from grader.cli.session import Target, problem_reader
-from grader.v1 import problem_pb2
+from grader.v1 import grader_service_pb2, problem_pb2
 from grader.views import starter_files
 from grader.views.sanitize import escape_unprintable, one_line
 from sandbox.protocol import wire
@@ -28,6 +28,21 @@ from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION
 
 ProblemName = Annotated[str, typer.Argument(metavar="NAME", help="problems/ID, or just ID.")]
 _ENDINGS = {CUDA: ".cu", TORCH_EXTENSION: ".cu", PYTHON: ".py"}
+
+
+async def list_command(server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
+    """List the problems."""
+    async with problem_reader(Target(server=server, state_dir=state_dir)) as reader:
+        problems = (await reader.list_problems(page_size=1000)).problems
+    rows = []
+    for problem in problems:
+        hidden = f" and {problem.hidden_workload_count} hidden" if problem.hidden_workload_count else ""
+        sizes = f"{len(problem.workloads)}{hidden}"
+        rows.append((resource_id(PROBLEMS, problem.name), problem.title, problem.format, ", ".join(problem.languages), sizes))
+    table = text_table(("problem", "title", "format", "languages", "sizes"), rows)
+    empty = "no problems here; import some with 'grader-cli problems import PATH', or submit a file that is next to its problem.toml"
+    print_message(grader_service_pb2.ListProblemsResponse(problems=problems), [table] if rows else empty, json=json)
+    return Exit.DONE
 
 
 async def show_command(name: ProblemName, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:

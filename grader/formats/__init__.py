@@ -64,11 +64,6 @@ def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmissio
     return spec if adapt is None else adapt(spec, new_submission)
 
 
-def is_described_by_judge(problem: Problem) -> bool:
-    """Return whether only the problem's own code knows its arguments, so that `with_description` is to be called with what it says."""
-    return hasattr(formats().get(problem.spec.format), "with_description")
-
-
 def with_description(problem: Problem, description: wire.Described) -> Problem:
     """The problem with what was learned of its arguments."""
     adapt = getattr(formats().get(problem.spec.format), "with_description", None)

@@ -12,13 +12,12 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import cast
 
 from grader import devices, extensions
-from grader.api import messages
+from grader.api.conversion import from_enum
 from grader.api.resource_names import PROBLEMS, SUBMISSIONS, resource_id, violation
 from grader.config import Settings
 from grader.errors import FieldViolation, InvalidSubmission, ModeNotInstalled, NoSuchDevice, SettingsInvalid
@@ -90,10 +89,6 @@ class SubmissionGate:
         admission = AdmissionPolicy(admit=terms.admit, quotas=quotas, user_queue_limit=self.user_queue_limit)
         return replace(accepted, submission=submission, policy=admission)
 
-    def quotas_at(self, now: datetime) -> list[Quota]:
-        """Return all that limit a user now."""
-        return [*self.quotas, *self.policy.quotas(now)]
-
 
 def submit_policy(settings: Settings, problems: Problems, report: Callable[[str, str], None] = lambda detail, remedy: None) -> SubmitPolicy:
     """Open the policy of the installed package. report: is told what an operator should know, and what to do; "": nothing."""
@@ -103,16 +98,6 @@ def submit_policy(settings: Settings, problems: Problems, report: Callable[[str,
     if settings.competitions:
         raise SettingsInvalid("competitions", f"no installed package reads them; {extensions.HOW_TO_INSTALL}")
     return NoCompetitions()
-
-
-def decode_source(path: str, content: bytes, *, index: int = 0) -> SourceFile:
-    """Make a source file from its bytes; InvalidSubmission naming `sources[index].content` where they are no UTF-8."""
-    try:
-        return SourceFile(path=path, content=content.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        text = f"{path!r} is not UTF-8: byte 0x{content[error.start]:02x} on line {line}; save the file as UTF-8"
-        raise InvalidSubmission([FieldViolation(f"sources[{index}].content", text)]) from None
 
 
 def check_submission(
@@ -132,7 +117,7 @@ def check_submission(
     problem_id = resource_id(PROBLEMS, message.problem)
     problem = find_problem(problem_id)
     try:
-        mode = messages.mode_from_proto(message.mode)
+        mode = from_enum(wire.Mode, submission_pb2.Mode.DESCRIPTOR, message.mode) if message.mode else wire.Mode.BENCHMARK
     except ValueError:
         mode, names = wire.Mode.BENCHMARK, ", ".join(f"MODE_{mode.name}" for mode in wire.Mode)
         violations.add("mode", f"{int(message.mode)} is not known here; take one of: {names}")

@@ -1,10 +1,10 @@
-"""Sets up structlog, once, from a program's entry point.  Everything goes to standard error."""
+"""Sets up structlog, once, from a program's entry point."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
+from typing import Literal, TextIO
 
 import structlog
 
@@ -16,8 +16,8 @@ LEVELS: dict[LogLevel, int] = {"debug": logging.DEBUG, "info": logging.INFO, "wa
 TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
 
-def configure(log_format: LogFormat = "console", level: int = logging.INFO) -> None:
-    """Write log events as JSON lines or for a terminal, with UTC times."""
+def configure(log_format: LogFormat = "console", level: int = logging.INFO, file: TextIO | None = None) -> None:
+    """Write log events as JSON lines or for a terminal, with UTC times. file: None: standard error."""
     last: tuple[structlog.typing.Processor, ...]
     match log_format:
         case "json":
@@ -32,6 +32,6 @@ def configure(log_format: LogFormat = "console", level: int = logging.INFO) -> N
             *last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file or sys.stderr),
         cache_logger_on_first_use=False,
     )

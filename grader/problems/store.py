@@ -28,6 +28,8 @@ from grader.model import ID_LIMIT_CHARS, Problem, problem_id_of
 
 log = structlog.get_logger()
 
+_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")  # of ids
+
 
 def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustments: Adjustments, precision: str | None = None) -> Problem:
     """Read the problem at path. ProblemInvalid also where its format does not take the adjustments."""
@@ -75,20 +77,12 @@ def _adjustable(plug_in: ModuleType) -> bool:
     return bool(getattr(plug_in, "ACCEPTS_ADJUSTMENTS", False))
 
 
-_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
-
-
-def is_prefix(text: str) -> bool:
-    """Return whether ids may begin with this text: lower case letters, digits and `_`, first a letter, at most 32 characters."""
-    return _PREFIX.fullmatch(text) is not None
-
-
 def distinct_names(paths: Sequence[Path]) -> list[str]:
     """For each path the name of the nearest directory by which it differs from all others, as part of an id; [] where there is none."""
     parents = [tuple(reversed(path.absolute().parts[:-1])) for path in paths]
     for names in zip(*parents, strict=False):
         slugs = [problem_id_of(name)[:32] for name in names]
-        if len(set(slugs)) == len(slugs) and all(is_prefix(slug) for slug in slugs):
+        if len(set(slugs)) == len(slugs) and all(map(_PREFIX.fullmatch, slugs)):
             return slugs
     return []
 
@@ -372,7 +366,7 @@ def import_all(
     formats = by_name if format_name is None else {format_name: by_name[format_name]} if format_name in by_name else {}
     if not formats:
         raise ProblemInvalid(str(path), f"format {format_name!r} is not known; take one of: {', '.join(by_name)}{installation_hint()}")
-    if prefix and not is_prefix(prefix):
+    if prefix and not _PREFIX.fullmatch(prefix):
         raise ProblemInvalid(str(path), f"prefix {prefix!r} can't begin an id; write lower case letters, digits and '_', first a letter")
     if not os.path.exists(path):  # noqa: PTH110  a name may be too long
         raise ProblemInvalid(str(path), "does not exist; check the path")

@@ -91,12 +91,6 @@ def web_limits(settings: Settings) -> PeerLimits:
     return PeerLimits(total=limit, per_address=settings.web_address_limit)
 
 
-def stream_limits(settings: Settings) -> PeerLimits:
-    """Of the web port's connections that follow a submission: some are left for pages, from every address."""
-    limits = web_limits(settings)
-    return PeerLimits(total=max(limits.total // 4, 1), per_address=max(limits.per_address // 8, 1))
-
-
 def health_limits(settings: Settings) -> PeerLimits:
     """Of calls of the health service that are open."""
     return PeerLimits(total=settings.health_call_limit, per_address=settings.health_address_limit)

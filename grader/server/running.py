@@ -33,7 +33,7 @@ from grader.observability import log as log_setup
 from grader.observability.observer import Observer
 from grader.problems.store import Problems
 from grader.server import installed_version
-from grader.server.auth import Authenticator, authenticator, identity_provider, server_credentials
+from grader.server.auth import Authenticator, authenticator, server_credentials
 from grader.server.connections import bound_arenas, grpc_options, health_limits, raise_descriptor_limit
 from grader.server.interceptors import CallInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
@@ -101,7 +101,6 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         name = connection_name(installed_version(), socket.gethostname(), settings.listen)
         ledger = await stack.enter_async_context(Ledger.open(settings.ledger, server_name=name))
         credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
-        provider = identity_provider(settings)
         grading = await stack.enter_async_context(wiring(settings))
         if not grading.safe and not settings.loopback:  # strangers' kernels are kept in by a SAFE isolation, or are not taken
             reach = f"{settings.listen!r} can be reached from other hosts, and the isolation {grading.isolation!r} isolates nothing"
@@ -121,7 +120,7 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         )
         kinds = grading.device_kinds
         service = GraderServicer(ledger, problems, worker=dispatcher, device_kinds=kinds, settings=settings, policy=policy, watch=watch)
-        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=gate, provider=provider))
+        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=gate))
         await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=partial(_pages, parts)))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
@@ -169,6 +168,8 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
 def _parts(context: extensions.ServerContext) -> list[extensions.ServerAdditions]:
     """Add what installed packages bring."""
     parts: list[extensions.ServerAdditions] = [part(context) for part in extensions.named(extensions.SERVER_PARTS).values()]
+    if context.settings.oidc_issuer and not parts:
+        raise SettingsInvalid("oidc_issuer", f"no installed package has pages to sign in to; {extensions.HOW_TO_INSTALL}")
     for part in parts:
         context.service.add(part.calls)
     return parts

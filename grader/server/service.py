@@ -220,7 +220,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
         """Return the user and scopes of the key."""
         caller = interceptors.current_caller()
-        quotas = self._gate.quotas_at(self.ledger.now()) if request.with_quotas else ()
+        quotas = [*self._gate.quotas, *self._gate.policy.quotas(self.ledger.now())] if request.with_quotas else []
         return messages.caller_to_proto(caller, await self.ledger.quota_uses(caller.user, quotas) if quotas else ())
 
     def _check(self, request: api.SubmitRequest) -> Accepted:

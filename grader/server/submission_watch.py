@@ -138,7 +138,9 @@ class RedactedEvents:
 
 
 class Redactors:
-    """Reads each problem once."""
+    """Reads each problem once, and again after LIMIT others: each sweep is a problem of its own."""
+
+    LIMIT = 1000
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -146,9 +148,11 @@ class Redactors:
 
     async def for_problem(self, digest: str) -> Redactor:
         """Of the problem as it was when the submission was made."""
-        if digest not in self._known:
-            self._known[digest] = Redactor.for_problem(await self._ledger.problem(digest))
-        return self._known[digest]
+        if (redactor := self._known.get(digest)) is None:
+            self._known[digest] = redactor = Redactor.for_problem(await self._ledger.problem(digest))
+            if len(self._known) > self.LIMIT:
+                del self._known[next(iter(self._known))]
+        return redactor
 
     async def for_events(self, submission: Submission) -> Redactor:
         """Events stay those of the problem that it was first judged by, whatever it was judged by again."""

@@ -6,11 +6,9 @@ Made from what every submitter sees of a problem: its entry, inputs and outputs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from grader.model import Problem
 from sandbox.protocol import wire
-from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION, cuda_signature, torch_signature, without_model
+from sandbox.protocol.signatures import PYTHON, torch_signature, without_model
 
 C_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 TORCH_DTYPES = {
@@ -26,27 +24,7 @@ TORCH_DTYPES = {
     "bool": "kBool",
 }
 _PYTHON_SCALARS = {"bool": "bool"} | dict.fromkeys(("float32", "float64", "float16", "bfloat16"), "float")
-_ENDINGS = {CUDA: ".cu", TORCH_EXTENSION: "_torch.cu", PYTHON: ".py"}
 _TODO = "Launch your kernels, and write every element."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StarterFile:
-    """A file by its name. language: as `submit --language` takes it."""
-
-    language: str
-    name: str
-    content: str
-
-
-def starter_files(problem: Problem) -> list[StarterFile]:
-    """A file for each of the problem's languages, in its order, but for those whose arguments are not known and those of other packages."""
-    files = []
-    for language in problem.languages:
-        content = starter(problem.spec, language, cuda=cuda_signature(problem.spec), title=problem.title)
-        if content:
-            files.append(StarterFile(language=language, name=f"{problem.problem_id}{_ENDINGS[language]}", content=content))
-    return files
 
 
 def starter(spec: wire.ProblemSpec, language: str, *, cuda: str, title: str) -> str:

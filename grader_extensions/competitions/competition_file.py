@@ -234,9 +234,15 @@ class SecretInvalid(ValueError):
         super().__init__(message)
 
 
+def first_shown(problem: Problem, device_kind: str | None) -> wire.Workload | None:
+    """The first public workload that is run on this kind of device, or on any."""
+    shown = (workload for workload in problem.spec.workloads if not workload.hidden)
+    return next((workload for workload in shown if device_kind is None or workload.device_kind in ("", device_kind)), None)
+
+
 def secret_workloads(secret: Secret, problem: Problem, place: str, before: int, seed: str) -> list[wire.Workload]:
     """The workloads that one `[[secret]]` stands for. Whatever it does not say is as in the workload `like`, the first that is shown."""
-    like = problem.first_shown(secret.device)
+    like = first_shown(problem, secret.device)
     if like is None:
         raise SecretInvalid("problem", f"{problem.problem_id!r} shows no workload that this one could be like; add one")
     if not getattr(formats().get(problem.spec.format), "SECRET_SIZES", False) or not like.axes:
@@ -254,7 +260,7 @@ def secret_workloads(secret: Secret, problem: Problem, place: str, before: int, 
 
 def _differs_by_device(problem: Problem) -> str:
     """Return what a secret without a device would have from the wrong one; "" where the first workloads of the devices agree."""
-    firsts = [workload for kind in DeviceKind if (workload := problem.first_shown(kind)) is not None]
+    firsts = [workload for kind in DeviceKind if (workload := first_shown(problem, kind)) is not None]
     if any((workload.tolerance or problem.spec.tolerance) != (firsts[0].tolerance or problem.spec.tolerance) for workload in firsts):
         return "tolerance"
     return "distribution of inputs" if any(workload.distributions != firsts[0].distributions for workload in firsts) else ""

@@ -54,7 +54,7 @@ class RejudgeCalls:
         self._ledger, self._problems, self._competitions = service.ledger, service.problems, competitions
         self._read, self._write = service.ledger.database.read, service.ledger.database.write
         self._device_kinds, self._writable = service.device_kinds, service.writable
-        self._kept: dict[str, Problem] = {}  # by digest, as the ledger has them
+        self._batch_problems: dict[str, Problem] = {}  # of the batch that is decided, by digest, as the ledger has them
         self._news, self._idle = asyncio.Event(), asyncio.Event()
 
     async def CreateRejudge(self, request: api.CreateRejudgeRequest) -> rejudge_pb2.Rejudge:
@@ -149,8 +149,9 @@ class RejudgeCalls:
         batch = await self._read(partial(rejudges.undecided, limit=BATCH))
         if not batch:
             return False
-        for digest in {digest for candidate in batch for digest in (candidate.old_digest, candidate.new_digest)} - set(self._kept):
-            self._kept[digest] = await self._ledger.problem(digest)
+        before, self._batch_problems = self._batch_problems, {}
+        for digest in {digest for candidate in batch for digest in (candidate.old_digest, candidate.new_digest)}:
+            self._batch_problems[digest] = before.get(digest) or await self._ledger.problem(digest)
         rulings = await asyncio.to_thread(lambda: [(candidate, self._rule(candidate)) for candidate in batch])
         if await self._write(lambda connection: rejudges.decide(connection, self._ledger.now(), rulings)):
             self._writable().wake()
@@ -169,8 +170,8 @@ class RejudgeCalls:
                 facts,
                 mode=undecided.mode,
                 entry=undecided.entry,
-                old=self._kept[undecided.old_digest],
-                current=self._kept[undecided.new_digest],
+                old=self._batch_problems[undecided.old_digest],
+                current=self._batch_problems[undecided.new_digest],
             )
         except Exception:  # whatever it is, it is ours: a run tells as well, and the others go on
             log.exception("rule_broke", submission=undecided.submission_id)

@@ -43,6 +43,7 @@ from grader_extensions.competitions.competition_file import (
     SecretInvalid,
     TomlKey,
     disagreements,
+    first_shown,
     key_of,
     line_of,
     problem_for,
@@ -176,7 +177,7 @@ def _problem(competition: Competition, problems: Problems, problem_id: str) -> P
 
 
 def _check_mode(competition: Competition, device_kinds: Sequence[str], kind: str, submission: NewSubmission, problem: Problem) -> None:
-    if submission.mode is not competition.mode and problem.first_shown(kind.partition(":")[0]) is None:
+    if submission.mode is not competition.mode and first_shown(problem, kind.partition(":")[0]) is None:
         text = f"only MODE_{competition.mode.name} runs hidden workloads, and {kind!r} has no other here; take that mode"
         raise InvalidSubmission([FieldViolation("mode", text)])
     if not devices.is_offered(kind, device_kinds):

@@ -17,8 +17,9 @@ from pathlib import Path
 from tree_sitter import Node
 
 from grader_extensions.emulated_cuda import block_loops, emulation_limits, ptx_translation
+from grader_extensions.emulated_cuda.conditionals import replaced_where_undefined
 from grader_extensions.emulated_cuda.emulation_limits import NO_LIBRARIES, LibraryCalls, library_calls
-from sandbox.compilers.cuda_tokens import Token, descendants, parse, readable_tree, replaced_where_undefined
+from sandbox.compilers.cuda_tokens import Token, descendants, parse, readable_tree
 from sandbox.compilers.steps import Unsupported
 
 DEVICE_SUFFIXES = (".cu", ".cuh")

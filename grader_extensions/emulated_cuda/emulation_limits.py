@@ -19,7 +19,8 @@ from pathlib import Path
 
 from tree_sitter import Node
 
-from sandbox.compilers.cuda_tokens import NAMES, Token, defined_macros, descendants, left_out_of_device_code, readable_tree
+from grader_extensions.emulated_cuda.conditionals import left_out_of_device_code
+from sandbox.compilers.cuda_tokens import NAMES, Token, defined_macros, descendants, readable_tree
 from sandbox.compilers.steps import Unsupported
 
 # Thrust, CUB and libcu++; toolkits before 13 have them among their other headers.

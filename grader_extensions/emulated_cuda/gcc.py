@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 
 from grader_extensions.emulated_cuda import emulation
-from sandbox.compilers.cuda_tokens import leading_includes
-from sandbox.compilers.headers import LIGHT, Headers, torch_version
+from grader_extensions.emulated_cuda.conditionals import leading_includes
+from sandbox.compilers.headers import LIGHT, Headers, torch_directory
 from sandbox.compilers.host_compiler import compile_step, include_flags, link_steps
 from sandbox.compilers.steps import Compiler, CompilerStep
 from sandbox.protocol import wire
@@ -61,7 +61,8 @@ def sanitizer_flags() -> list[str]:
 @cache
 def precompiled_directory() -> Path:
     """Where they lie: below the Python environment, by the state of our headers, of torch and of Python."""
-    digest = hashlib.sha256(f"{PRECOMPILED_FORM}\0{sys.version}\0{torch_version()}\0{emulation.compile_flags()}".encode())
+    torch_version = (torch_directory() / "version.py").read_text("utf-8")  # its own account, CUDA's version among it
+    digest = hashlib.sha256(f"{PRECOMPILED_FORM}\0{sys.version}\0{torch_version}\0{emulation.compile_flags()}".encode())
     root = Path(__file__).resolve().parents[1]
     for path in sorted((*emulation.NATIVE.rglob("*.h"), *LIGHT_NATIVE.rglob("*.h"), DEVICE_SOURCE)):
         digest.update(f"\0{path.relative_to(root)}\0".encode() + path.read_bytes())

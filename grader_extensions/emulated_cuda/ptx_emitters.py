@@ -11,7 +11,7 @@ COMPARISONS = {
 }
 COMBINE = {"and": "&&", "or": "||", "xor": "!="}
 ROUNDING = {"rni": 0, "rzi": FLAGS["rz"], "rmi": FLAGS["rm"], "rpi": FLAGS["rp"]}
-INTEGER_ROUNDING = 512  # as in emu/ptx/values.h
+INTEGER_ROUNDING = 512  # as in emu/ptx/ptx.h
 SHARED = ("shared", "shared::cta", "shared::cluster")
 SPACES = {"global", *SHARED, "const", "local"}
 ORDERS = {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio"}

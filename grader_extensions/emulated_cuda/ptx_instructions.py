@@ -36,7 +36,7 @@ ALL_TYPES = TYPES | NARROW
 # The twice as wide type, of `mul.wide`.
 WIDE = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}
 
-# Modifiers that change the result, as emu/ptx/values.h numbers them.
+# Modifiers that change the result, as emu/ptx/ptx.h numbers them.
 FLAGS = {"ftz": 1, "sat": 2, "relu": 4, "NaN": 8, "rz": 16, "rm": 32, "rp": 64, "satfinite": 128, "rna": 256}
 # Modifiers that change nothing here: rounding to nearest, and functions that are as precise as approximate ones must be.
 IGNORED = {"rn", "approx", "full", "noftz"}

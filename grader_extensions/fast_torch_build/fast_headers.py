@@ -22,7 +22,7 @@ from pathlib import Path
 from grader_extensions.emulated_cuda import gcc
 from grader_extensions.emulated_cuda.gcc import MACROS_FILE, NAMES_FILE, precompiled_names
 from sandbox.compilers import headers
-from sandbox.compilers.cuda_tokens import defined_macros, parse, tested_macros
+from sandbox.compilers.cuda_tokens import condition_of, defined_macros, descendants, leaves, node_text, parse, syntax_tree
 from sandbox.compilers.headers import LIGHT, Headers
 from sandbox.protocol.elf import undefined_names
 
@@ -196,6 +196,12 @@ def _piece(text: str, pattern: str) -> str:
 
 def _struct(text: str, start: str) -> str:
     return _piece(text, rf"^{re.escape(start)}$[\s\S]*?^\}};$")
+
+
+def tested_macros(code: bytes) -> Iterator[str]:
+    """The names in the conditions of `#if`, `#ifdef` and their like."""
+    conditions = filter(None, map(condition_of, descendants(syntax_tree(code))))
+    return (node_text(leaf) for condition in conditions for leaf in leaves(condition) if leaf.type == "identifier")
 
 
 def prepare(sources: Mapping[str, str], place: Path, *, emulated: bool) -> Headers | str:

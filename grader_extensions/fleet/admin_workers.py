@@ -9,7 +9,7 @@ from pathlib import Path
 
 from grader.config import Settings, state_directory
 from grader.server.settings import print_line, state_dir_option, usage_error
-from grader_extensions.fleet.fleet_port import NODE, VALID, FleetCertificates
+from grader_extensions.fleet.fleet_port import NODE, VALID, FleetCertificates, fleet_path
 
 PROGRAM = "grader-server admin workers"
 
@@ -17,7 +17,7 @@ PROGRAM = "grader-server admin workers"
 def main(arguments: Sequence[str]) -> int:
     """Run the command; return the exit code."""
     words = parser().parse_args(arguments)
-    certificates = FleetCertificates(Settings(state_dir=words.state_dir or state_directory()).fleet_path)
+    certificates = FleetCertificates(fleet_path(Settings(state_dir=words.state_dir or state_directory())))
     if words.word == "list":
         print_line("\n".join(certificates.nodes()) or "no worker may join; add one with `grader-server admin workers add NODE`")
         return 0

@@ -51,6 +51,11 @@ Context = grpc.aio.ServicerContext[Any, Any]
 log = structlog.get_logger()
 
 
+def fleet_path(settings: Settings) -> Path:
+    """Return the directory of what the fleet port needs: its authority, its certificate, the workers that may join."""
+    return settings.state_dir / "fleet"
+
+
 class FleetServicer(fleet_pb2_grpc.FleetServiceServicer):
     """Lets workers in. certificates: None on a unix socket, which only this user can open. safe_only: refuse those whose isolation confines
     nothing."""
@@ -149,7 +154,7 @@ async def _listen(worker: RemoteWorker, messages: AsyncIterator[fleet_pb2.Attach
 async def fleet_port(settings: Settings, fleet: RemoteFleet) -> AsyncIterator[str]:
     """Let workers join until the context is left; the address. SettingsInvalid where nobody could."""
     address, unix = settings.fleet_listen, settings.fleet_listen.startswith(UNIX)
-    certificates = None if unix else FleetCertificates(settings.fleet_path)
+    certificates = None if unix else FleetCertificates(fleet_path(settings))
     server = grpc.aio.server(options=OPTIONS)
     # Kernels of strangers need workers with an isolation that confines them.
     servicer = FleetServicer(fleet, certificates, safe_only=settings.sandbox != "process")
@@ -290,8 +295,8 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 async def joined(settings: Settings) -> AsyncIterator[Grading]:
     """The workers that join at the fleet port."""
     files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-    make_private(settings.fleet_path, "state_dir")
-    fleet = RemoteFleet(settings.fleet_path / "devices.json", files)
+    make_private(fleet_path(settings), "state_dir")
+    fleet = RemoteFleet(fleet_path(settings) / "devices.json", files)
     async with fleet_port(settings, fleet) as address:
         log.info("fleet_listening", address=address)
         yield Grading(

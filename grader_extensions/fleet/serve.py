@@ -23,7 +23,7 @@ import structlog
 from grader import extensions
 from grader.artifacts import SubmissionFiles, chunks
 from grader.config import Settings
-from grader.errors import CallRefused, FleetRefused, GraderError, GraderFault, HostBroken, HostUnfit, SettingsInvalid, WorkerLost
+from grader.errors import CallRefused, GraderError, GraderFault, HostBroken, SettingsInvalid, WorkerLost
 from grader.fleet.v1 import fleet_pb2, fleet_pb2_grpc
 from grader.isolation import IsolationBroken
 from grader.model import Lease
@@ -49,6 +49,18 @@ STANDING_S = 2.0
 END_S = 5.0  # for what waits to be sent, when the worker leaves
 
 log = structlog.get_logger()
+
+
+class FleetRefused(GraderError):
+    """The server does not let this worker in; the message says why and what to do."""
+
+    detail: str
+
+
+class HostUnfit(GraderError):
+    """Nothing can be graded on a worker's host; the message says what is missing and what to do."""
+
+    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,11 @@ from grader.errors import ProblemInvalid
 from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem
+from grader_extensions.formats.arguments import with_arguments
 from grader_extensions.formats.problem_files import bound_names, digest_of, imported_names, parse_python, read_text
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages
-from sandbox.protocol.signatures import PYTHON, with_arguments, without_model
+from sandbox.protocol.signatures import PYTHON, without_model
 
 LEAST_FLOOR, FLOOR_FACTOR, LARGEST_FLOOR = 5e-2, 5.0, 0.25
 _SHOWN_CHARS = 40  # of a value in a message

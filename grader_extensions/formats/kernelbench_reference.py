@@ -25,14 +25,14 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader_extensions.formats import nests, problem_code
+from grader_extensions.formats.arguments import with_arguments
+from grader_extensions.formats.elementwise import ElementwiseComparer
 from grader_extensions.formats.nests import moved, permutations_of, strides_of, with_strides
-from sandbox.judge import tolerance
 from sandbox.judge.references import Reference, ReferenceFailed, ReferenceTooLarge, Task, Tensors, WeightCheck, blamed
 from sandbox.judge.tolerance import memory_of
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import wire
 from sandbox.protocol.gate import TENSOR_LIMIT
-from sandbox.protocol.signatures import with_arguments
 
 _INPUTS, _ARGUMENTS, _MODEL = "get_inputs", "get_init_inputs", "Model"
 _FOR_REAL = nullcontext()
@@ -82,7 +82,7 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
         reference=reference,
         reference64=wide,
         draw=lambda _, key: [*_drawn(source.inputs(key, where), description, constants), *weights],
-        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide),
+        compare=ElementwiseComparer(allowed=spec.tolerance, wide=wide),
         state=_state(source, model, drawn) if spec.convention is wire.Convention.MODEL else b"",
         described=description,
         weights=tuple(_weight_checks(source, model, drawn, reference)),

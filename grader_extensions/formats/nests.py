@@ -13,7 +13,7 @@ import torch
 from sandbox.judge import ReferenceFailed
 from sandbox.judge.inputs import shape_of as shape_at
 from sandbox.judge.references import Tensors
-from sandbox.judge.tolerance import dtype_name, memory_of, same_bytes
+from sandbox.judge.tolerance import is_narrow, memory_of, numbers, same_bytes
 from sandbox.launch.objects import ATTRIBUTE, BUFFER, MODULE, NAMED_TUPLE, PARAMETER, PLAIN, SUBMODULE
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import RANK_LIMIT, span
@@ -21,7 +21,39 @@ from sandbox.protocol.gate import RANK_LIMIT, span
 DTYPES = frozenset(("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"))
 Shape = tuple[str, tuple[int, ...]]  # with the dtype
 Shapes = dict[str, Shape]  # of tensors by name
+_NUMBER_BYTE = 0x55  # neither zero nor NaN in any narrow float
 _Key = TypeVar("_Key", bound=Hashable)
+
+
+def is_nan(tensor: torch.Tensor) -> torch.Tensor:
+    """A mask of the values that are NaN; of float4 as long as `numbers`."""
+    return (numbers(tensor) if is_narrow(tensor.dtype) else tensor).isnan()
+
+
+def filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
+    """A tensor like this one with the value everywhere; of narrow floats with one of their bytes that is a number other than zero."""
+    if not is_narrow(tensor.dtype):
+        return torch.full_like(tensor, value)
+    copy = tensor.clone()
+    copy.view(torch.uint8).fill_(_NUMBER_BYTE)
+    return copy
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """As `wire.TensorSpec` has it."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def renumbered(node: list[Any], numbers: Sequence[int]) -> list[Any]:
+    """The node with other numbers for its tensors; those that it has are indices of numbers."""
+    match node:
+        case ["tensor", int() as index, *dimensions]:
+            return ["tensor", numbers[index], *dimensions]
+        case ["list" | "tuple" as kind, [*nodes]]:
+            return [kind, [renumbered(node, numbers) for node in nodes]]
+        case [*head, [*pairs]] if head[:1] in (["dict"], ["object"]):
+            return [*head, [[key, renumbered(child, numbers)] for key, child in pairs]]
+    return node
 
 
 def shape_of(tensor: torch.Tensor) -> Shape:

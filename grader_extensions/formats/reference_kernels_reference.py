@@ -24,10 +24,10 @@ import numpy
 import torch
 
 from grader_extensions.formats import nests, problem_code
-from grader_extensions.formats.nests import in_memory, tensors_of
+from grader_extensions.formats.nests import dtype_name, filled, in_memory, is_nan, renumbered, tensors_of
 from sandbox.judge import tolerance
 from sandbox.judge.references import ReferenceFailed, Task, Tensors
-from sandbox.judge.tolerance import Comparison, dtype_name, filled, is_nan, is_narrow, same_bytes
+from sandbox.judge.tolerance import Comparison, is_narrow, same_bytes
 from sandbox.launch import objects
 from sandbox.protocol import pytree, wire
 from sandbox.protocol.gate import RANK_LIMIT, TENSOR_LIMIT
@@ -230,7 +230,7 @@ class _TaskCase:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
         tensors, data = self._code.inputs(self._arguments, key, self.name)
         same_shapes = list(map(nests.shape_of, tensors)) == [self._inputs[number] for number in self._input_numbers]
-        if not same_shapes or json.dumps(pytree.renumbered(data, self._input_numbers)) != self._data_text:
+        if not same_shapes or json.dumps(renumbered(data, self._input_numbers)) != self._data_text:
             text = "shapes, dtypes or plain values that differ from seed to seed; let them depend on the case alone"
             raise ReferenceFailed(f"{GENERATE} at {self.name!r} makes {text}")
         return nests.placed(tensors, self._input_numbers, self._inputs, self._code.where)
@@ -269,7 +269,7 @@ def described(spec: wire.ProblemSpec, code: Code) -> wire.ProblemSpec:
     workloads = []
     for workload, tensors, answers, (data, result, scratch) in zip(spec.workloads, drawn, returned, around, strict=True):
         mark = ["tensor", len(inputs)] if marked else ["value", None]
-        behind = pytree.renumbered(result, range(count, count + len(outputs)))
+        behind = renumbered(result, range(count, count + len(outputs)))
         template = json.dumps(["tuple", [data, mark, behind]])
         arguments = {"case": json.loads(workload.arguments)["case"], "template": template, "scratch": scratch}
         workloads.append(replace(workload, axes=nests.axes(_named("x", tensors) | answers), arguments=json.dumps(arguments)))
@@ -304,8 +304,8 @@ class _CaseRun:
         """Describe what the shapes of the inputs do not show, with the numbers of the slots. needed: inputs that some case reads."""
         places, numbers = [*self.inputs], [inputs.index(key) for key in self.inputs]
         scratch = {numbers[index]: kind for index, kind in self.scratch.items() if kind != UNUSED or places[index] not in needed}
-        result = pytree.renumbered(self.result, [outputs.index(key) for key in self.outputs])
-        return pytree.renumbered(self.data, numbers), result, scratch
+        result = renumbered(self.result, [outputs.index(key) for key in self.outputs])
+        return renumbered(self.data, numbers), result, scratch
 
 
 def _occurrences(tensors: Sequence[torch.Tensor]) -> dict[Occurrence, nests.Shape]:

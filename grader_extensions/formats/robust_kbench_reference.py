@@ -22,8 +22,8 @@ from torch.autograd.function import FunctionCtx
 from torch.utils._pytree import tree_map_only
 
 from grader_extensions.formats import nests, problem_code
-from grader_extensions.formats.nests import permutations_of, strides_of, with_strides
-from sandbox.judge import tolerance
+from grader_extensions.formats.elementwise import ElementwiseComparer
+from grader_extensions.formats.nests import permutations_of, renumbered, strides_of, with_strides
 from sandbox.judge.references import ReferenceFailed, Task, Tensors, blamed
 from sandbox.judge.tolerance import same_bytes
 from sandbox.launch.constant_weights import ConstantWeights
@@ -56,7 +56,7 @@ def task(spec: wire.ProblemSpec, where: str) -> Task:
         reference=reference,
         reference64=wide,
         draw=lambda workload, key: settings[workload.workload_id].draw(key),
-        compare=tolerance.ElementwiseComparer(allowed=spec.tolerance, wide=wide),
+        compare=ElementwiseComparer(allowed=spec.tolerance, wide=wide),
         templates=tuple(setting.template for setting in settings.values()),
         scratch=tuple(sorted({index for setting in settings.values() for index in setting.scratch})),
     )
@@ -91,7 +91,7 @@ class _Setting:
     def draw(self, key: str) -> Tensors:
         """Inputs of a key, of the same shapes and with the same values around them as at first."""
         call = self.code.call(self.arguments, key)
-        if json.dumps(pytree.renumbered(call.tree, self.places)) != self.template:
+        if json.dumps(renumbered(call.tree, self.places)) != self.template:
             raise ReferenceFailed(f"setting {self.name!r} gives other values with each seed; let only tensors differ")
         drawn = nests.placed(call.tensors, self.places, self.inputs, self.code.where)
         if tuple(map(nests.shape_of, drawn)) != self.inputs:
@@ -146,10 +146,10 @@ def _described(spec: wire.ProblemSpec, code: TaskCode) -> wire.ProblemSpec:
         own_places = range(len(names), len(names) + run.own_count)
         arguments = {
             **json.loads(workload.arguments),
-            "template": json.dumps(pytree.renumbered(run.call.tree, places)),
+            "template": json.dumps(renumbered(run.call.tree, places)),
             "places": places,
-            "forward": pytree.renumbered(run.call.forward, [*places, *own_places]),
-            "output": run.call.output and pytree.renumbered(run.call.output, places),
+            "forward": renumbered(run.call.forward, [*places, *own_places]),
+            "output": run.call.output and renumbered(run.call.output, places),
             "gradients": run.call.gradients,
             "has_own": run.own_count > 0,
             "scratch": [names.index(name) for name in run.scratch],
@@ -211,10 +211,10 @@ class KernelCall:
             names=_tensor_names(tree, tuple(name or f"argument{index}" for index, name in enumerate(given_names))),
             tree=tree,
             own_tensors=_sent(own_tensors),
-            forward=pytree.renumbered(forward_tree, [places[id(tensor)] for tensor in below]),
+            forward=renumbered(forward_tree, [places[id(tensor)] for tensor in below]),
             gradients=wanted,
             gradient_names=tuple(f"grad_{names[index]}" for index in wanted),
-            output=pytree.renumbered(_flat((gradient,))[1][1][0], [places[id(gradient)]]),
+            output=renumbered(_flat((gradient,))[1][1][0], [places[id(gradient)]]),
         )
 
 

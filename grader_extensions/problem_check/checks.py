@@ -19,15 +19,16 @@ from grader.cli.output import plain, print_line, print_note, stdout_console
 from grader.devices import EMULATED
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken, ProblemInvalid
-from grader.formats import expected_layouts, formats, is_described_by_judge, with_description
+from grader.formats import expected_layouts, formats, with_description
 from grader.formats.adjustments import Adjustments
 from grader.model import Problem
 from grader.problems.store import Imported, constants_of, import_all
 from grader.server.wiring import chosen_gpus
 from grader.views.sanitize import one_line
+from grader_extensions.formats.arguments import with_arguments
 from grader_extensions.problem_check.admission import Admission, AdmissionOutcome, check, describe
 from grader_extensions.problem_check.check_box import CheckBox, open_box
-from sandbox.protocol.signatures import cuda_signature, with_arguments
+from sandbox.protocol.signatures import cuda_signature
 from sandbox.protocol.wire import Described, Finding, FindingOutcome
 
 IMPORT_BUDGET_S = 30.0  # of the problem that an import checks
@@ -135,7 +136,7 @@ async def examine(
 
 async def _describe_all(imports: Sequence[Imported], sandbox: str) -> Sequence[Imported]:
     """Learn the arguments of the entry of each problem where only its own code has them. Where that fails they stay as they are."""
-    waiting = [entry.problem for entry in imports if entry.fresh and entry.problem is not None and is_described_by_judge(entry.problem)]
+    waiting = [entry.problem for entry in imports if entry.fresh and entry.problem is not None and _is_described(entry.problem)]
     if not waiting:
         return imports
     print_note(f"learning the arguments of {len(waiting)} problems in a sandbox, at most {DESCRIBE_BUDGET_S:.0f} s (not with --no-check)")
@@ -147,6 +148,11 @@ async def _describe_all(imports: Sequence[Imported], sandbox: str) -> Sequence[I
         print_note(f"not learned: {one_line(str(error))}")
         return imports
     return [_described(entry, descriptions.get(entry.problem.digest) if entry.problem else None) for entry in imports]
+
+
+def _is_described(problem: Problem) -> bool:
+    """Return whether only the problem's own code knows its arguments."""
+    return hasattr(formats().get(problem.spec.format), "with_description")
 
 
 def _described(entry: Imported, description: Described | None) -> Imported:

@@ -21,14 +21,14 @@ from grader.config import web_address
 from grader.errors import ProblemNotFound
 from grader.extensions import ServerContext
 from grader.peers import PeerLimits, loopback
-from grader.rules.identities import CALLBACK, IdentityProvider
-from grader.server.connections import stream_limits as limits_of_streams
+from grader.server.connections import web_limits
 from grader.views import formatting
 from grader_extensions.competitions import leaderboard
 from grader_extensions.competitions.boards import read_languages, read_standings
 from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.competitions.store import Competitions
 from grader_extensions.web import views
+from grader_extensions.web.identities import CALLBACK, IdentityProvider
 from grader_extensions.web.live import STREAM_LIMITS, LiveSubmissions
 from grader_extensions.web.problem_pages import ProblemPages, problem_row
 from grader_extensions.web.report import content
@@ -49,7 +49,7 @@ _PROBLEM, _ARTIFACT = r"{id:[a-z0-9_]{1,200}}", r"{name:[A-Za-z0-9][A-Za-z0-9._-
 _STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
 
 
-def routes_of(server: ServerContext) -> list[web.RouteDef]:
+def routes_of(server: ServerContext, provider: IdentityProvider | None) -> list[web.RouteDef]:
     """Return what a server serves next to its own."""
     settings, service = server.settings, server.service
     host, _ = web_address(settings.web or "")
@@ -62,7 +62,12 @@ def routes_of(server: ServerContext) -> list[web.RouteDef]:
         asks_keys=settings.asks_keys,
         sessions=Sessions(server.gate, service.ledger.now) if server.gate is not None else None,
     )
-    return routes(site, stream_limits=limits_of_streams(settings), provider=server.provider)
+    return routes(site, stream_limits=limits_of_streams(web_limits(settings)), provider=provider)
+
+
+def limits_of_streams(limits: PeerLimits) -> PeerLimits:
+    """Return how many of the web port's connections may follow a submission: some are left for pages, from every address."""
+    return PeerLimits(total=max(limits.total // 4, 1), per_address=max(limits.per_address // 8, 1))
 
 
 def routes(

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from heapq import nlargest
 from statistics import median
@@ -19,14 +20,35 @@ from grader.errors import SubmissionNotFound
 from grader.model import Caller, Problem, Submission, SubmissionState
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
-from grader.views.starter_files import StarterFile, starter_files
+from grader.views.starter_files import starter
 from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.web.site import UNKNOWN_ADDRESS, PageAbsent, Site, attachment, page_number
 from grader_extensions.web.views import PagePosition, competition_head
 from sandbox.protocol import wire
+from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION, cuda_signature
 
 LISTED, REPORTS = 20, 4  # the newest submissions that are looked at for baseline times; a report is some 200 kB
+_ENDINGS = {CUDA: ".cu", TORCH_EXTENSION: "_torch.cu", PYTHON: ".py"}
 TIMED = frozenset((wire.Mode.BENCHMARK, wire.Mode.RANKED))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterFile:
+    """A file by its name. language: as `submit --language` takes it."""
+
+    language: str
+    name: str
+    content: str
+
+
+def starter_files(problem: Problem) -> list[StarterFile]:
+    """A file for each of the problem's languages, in its order, but for those whose arguments are not known and those of other packages."""
+    files = []
+    for language in problem.languages:
+        content = starter(problem.spec, language, cuda=cuda_signature(problem.spec), title=problem.title)
+        if content:
+            files.append(StarterFile(language=language, name=f"{problem.problem_id}{_ENDINGS[language]}", content=content))
+    return files
 
 
 class ProblemPages:

@@ -32,8 +32,8 @@ from joserfc.jws import JWSRegistry
 
 from grader.errors import Unauthenticated
 from grader.peers import PeerCount, PeerLimits
-from grader.rules.identities import IdentityProvider, safe_endpoint, user_names
 from grader_extensions.web.forms import check_private
+from grader_extensions.web.identities import IdentityProvider, safe_endpoint, user_names
 from grader_extensions.web.sessions import COOKIE, LASTS, Sessions, delete_cookie, read_cookie, session_token, set_cookie
 from grader_extensions.web.sign_in import local_path
 from grader_extensions.web.site import Site, counted

@@ -29,7 +29,6 @@ from grader.errors import (
     RequestIdReused,
     UserBanned,
 )
-from grader.intake.gate import decode_source
 from grader.model import Caller, Problem, Submission
 from grader.peers import PeerCount, PeerLimits
 from grader.server.interceptors import enter_call
@@ -169,10 +168,12 @@ def from_sent(fields: MultiDict[str], files: list[tuple[str, bytes]]) -> SubmitF
     unreadable = list[FieldViolation]()
     for name, content in files:
         try:
-            sources.append((name, decode_source(name, content, index=len(sources)).content))
-        except InvalidSubmission as error:
-            unreadable += error.violations
-            sources.append((name, ""))
+            text = content.decode()
+        except UnicodeDecodeError as error:
+            text, byte, line = "", content[error.start], content.count(b"\n", 0, error.start) + 1
+            mistake = f"{name!r} is not UTF-8: byte 0x{byte:02x} on line {line}; save the file as UTF-8"
+            unreadable.append(FieldViolation(f"sources[{len(sources)}].content", mistake))
+        sources.append((name, text))
     chosen = {name: fields.get(name, "").strip() for name in (*_CHOICES, "request_id")}
     return SubmitForm(**chosen, sources=tuple(sources), unreadable=tuple(unreadable))
 

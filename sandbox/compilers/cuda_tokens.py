@@ -1,10 +1,8 @@
 """Reads CUDA C++ into tokens, macro bodies included.  tree-sitter says what each is; nothing here decides what to change."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import takewhile
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
@@ -13,7 +11,6 @@ LITERALS = {"string_literal", "raw_string_literal", "char_literal", "system_lib_
 DEFINITIONS = {"preproc_def", "preproc_function_def"}
 DIRECTIVES = {"preproc_call", "preproc_include", *DEFINITIONS}
 CONDITIONALS = {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else"}
-WORK = {"assignment_expression", "update_expression", "return_statement"}
 NAMES = {"identifier", "field_identifier", "type_identifier", "namespace_identifier"}
 
 
@@ -70,7 +67,7 @@ def parse(code: bytes) -> list[Token]:
 def _mask_specifiers(code: bytes) -> bytes:
     """Blank what the grammar trips over, byte for byte: `__align__(n)`, and the specifiers of lambdas."""
     masked = bytearray(code)
-    for node in _leaves(syntax_tree(code)):
+    for node in leaves(syntax_tree(code)):
         if node.text == b"__align__":
             end = code.find(b")", node.end_byte)
             masked[node.start_byte : end + 1] = b" " * (end + 1 - node.start_byte)
@@ -88,7 +85,8 @@ def descendants(root: Node) -> Iterator[Node]:
         waiting.extend(reversed(node.children))
 
 
-def _leaves(root: Node) -> Iterator[Node]:
+def leaves(root: Node) -> Iterator[Node]:
+    """The nodes without children at or below a node."""
     return (node for node in descendants(root) if node.child_count == 0)
 
 
@@ -105,7 +103,7 @@ def _walk(root: Node, code: bytes, offset: int, first_line: int, place: SourcePo
             yield None
             if node.type == "preproc_include":
                 if (path := node.child_by_field_name("path")) is not None:
-                    yield replace(_token(path, code, offset, first_line, place), include=_text(path).strip('<>"'))
+                    yield replace(_token(path, code, offset, first_line, place), include=node_text(path).strip('<>"'))
             elif node.type in DEFINITIONS and (value := node.child_by_field_name("value")) is not None:
                 start = offset + value.start_byte
                 line = first_line + value.start_point[0]
@@ -115,18 +113,18 @@ def _walk(root: Node, code: bytes, offset: int, first_line: int, place: SourcePo
             if node.start_byte >= 0 and node.end_byte > node.start_byte:
                 yield _token(node, code, offset, first_line, place)
         else:
-            inside = _enter(node, place)
-            children: list[tuple[Node | None, SourcePosition]] = [(child, inside) for child in _parts(node)]
+            inside = enter(node, place)
+            children: list[tuple[Node | None, SourcePosition]] = [(child, inside) for child in guarded_nodes(node)]
             if node.type in CONDITIONALS:
                 children = [(None, inside), *children, (None, inside)]
             waiting.extend(reversed(children))
 
 
-def _parts(node: Node) -> list[Node]:
+def guarded_nodes(node: Node) -> list[Node]:
     """A node's children; of a conditional only what it guards, and of `#if 0` only the other branch."""
     if node.type not in CONDITIONALS:
         return node.children
-    condition = _condition(node)
+    condition = condition_of(node)
     guarded = [c for c in node.children if not c.type.startswith("#") and c != condition]
     if condition is not None and condition.text == b"0":
         alternative = node.child_by_field_name("alternative")
@@ -134,14 +132,15 @@ def _parts(node: Node) -> list[Node]:
     return guarded
 
 
-def _condition(node: Node) -> Node | None:
+def condition_of(node: Node) -> Node | None:
     """Return the condition of a conditional; None of everything else, and of `#else`."""
     if node.type not in CONDITIONALS:
         return None
     return node.child_by_field_name("condition") or node.child_by_field_name("name")
 
 
-def _enter(node: Node, place: SourcePosition) -> SourcePosition:
+def enter(node: Node, place: SourcePosition) -> SourcePosition:
+    """The surroundings of what is in a node that has these."""
     if node.type in ("function_definition", "lambda_expression"):
         kinds = {child.type for child in node.children}
         device = "__global__" in kinds or ("__device__" in kinds and "__host__" not in kinds)
@@ -188,63 +187,9 @@ def _token(node: Node, code: bytes, offset: int, first_line: int, place: SourceP
     )
 
 
-def _text(node: Node | None) -> str:
+def node_text(node: Node | None) -> str:
+    """The source text of a node; "" of None."""
     return "" if node is None else (node.text or b"").decode(errors="surrogateescape")
-
-
-def tested_macros(code: bytes) -> Iterator[str]:
-    """The names in the conditions of `#if`, `#ifdef` and their like."""
-    conditions = filter(None, map(_condition, descendants(syntax_tree(code))))
-    return (_text(leaf) for condition in conditions for leaf in _leaves(condition) if leaf.type == "identifier")
-
-
-def left_out_of_device_code(code: bytes, macro: bytes) -> Iterator[int]:
-    """The lines of conditionals within device code that leave work out where the macro is not defined: true only where it is, with another
-    statement than a call behind them, and nothing instead."""
-    waiting = [(readable_tree(code), SourcePosition())]
-    while waiting:
-        node, place = waiting.pop()
-        inside = _enter(node, place)
-        waiting.extend((child, inside) for child in node.children)
-        condition = _condition(node)
-        if condition is None or not place.in_device_code or node.child_by_field_name("alternative") is not None:
-            continue
-        words = {leaf.text for leaf in _leaves(condition)}
-        needs = macro in words and not words & {b"!", b"<", b"<=", b"||"} and node.children[0].type != "#ifndef"
-        if needs and any(inner.type in WORK for guarded in _parts(node) for inner in descendants(guarded)):
-            yield 1 + node.start_point[0]
-
-
-def replaced_where_undefined(code: bytes, macro: bytes) -> list[tuple[int, int]]:
-    """The bytes that conditionals leave out where nothing defines the macro, and that another branch does instead. None where the code
-    defines it itself. A branch that only calls something, such as `__trap()`, does nothing instead."""
-    if macro not in code or macro.decode() in defined_macros(code):
-        return []
-    ranges = []
-    for node in descendants(syntax_tree(code)):
-        condition, alternative = _condition(node), node.child_by_field_name("alternative")
-        if condition is None or alternative is None or node.children[0].type == "#ifndef" or not _needs(condition, macro):
-            continue
-        if any(inner.type in (*WORK, "gnu_asm_expression") for inner in descendants(alternative)):
-            ranges.append((condition.end_byte, alternative.start_byte))
-    return ranges
-
-
-def _needs(condition: Node, macro: bytes) -> bool:
-    """Return whether a condition holds only where the macro is defined. False of a form that is not known here."""
-    if condition.type == "identifier":
-        return condition.text == macro
-    if condition.type in ("preproc_defined", "parenthesized_expression"):
-        return any(_needs(child, macro) for child in condition.named_children)
-    operand, bound = condition.child_by_field_name("left"), condition.child_by_field_name("right")
-    if condition.type != "binary_expression" or operand is None or bound is None:
-        return False
-    operator = condition.children[1].type
-    if operator in ("&&", "||"):
-        return (any if operator == "&&" else all)(_needs(side, macro) for side in (operand, bound))
-    # An undefined name is 0 in a condition.
-    above_zero = bound.type == "number_literal" and re.fullmatch(rb"[1-9]\d*", bound.text or b"") is not None
-    return operand.text == macro and operand.type == "identifier" and operator in (">", ">=", "==") and above_zero
 
 
 def launches_in_device_code(code: bytes) -> bool:
@@ -254,10 +199,4 @@ def launches_in_device_code(code: bytes) -> bool:
 
 def defined_macros(code: bytes) -> Iterator[str]:
     """The names that the code itself defines as macros."""
-    return (_text(node.child_by_field_name("name")) for node in descendants(syntax_tree(code)) if node.type in DEFINITIONS)
-
-
-def leading_includes(code: bytes) -> list[str]:
-    """Return the headers that the code includes, unconditionally, before it defines or undefines a macro of its own."""
-    leading = takewhile(lambda node: node.type in ("comment", "preproc_include"), syntax_tree(code).children)
-    return [_text(node.child_by_field_name("path")).strip('<>"') for node in leading if node.type == "preproc_include"]
+    return (node_text(node.child_by_field_name("name")) for node in descendants(syntax_tree(code)) if node.type in DEFINITIONS)

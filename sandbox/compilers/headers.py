@@ -48,8 +48,3 @@ def torch_include_dirs() -> list[str]:
     """torch's headers and Python's."""
     root = torch_directory() / "include"
     return [str(root), str(root / "torch/csrc/api/include"), sysconfig.get_path("include")]
-
-
-def torch_version() -> str:
-    """The text of torch's own account of its version, CUDA's among it."""
-    return (torch_directory() / "version.py").read_text("utf-8")

@@ -6,29 +6,23 @@ budget_factor * rms(ref - ref64) + budget_floor * rms(ref64), which half precisi
 PyTorch's own error is at least an eighth of a unit in the last place; where a few elements alone are over the budget, that may be the luck
 of PyTorch's: the mean of a row may be all but zero, and PyTorch's off by nothing. Then the inputs are perturbed by one unit in their last
 place, and how far the fp64 result goes counts as PyTorch's error too (docs/decisions/0007).
-
-Imported sets compare by the element-wise rule alone, and a whole output may be faint next to its absolute tolerance. There zeros keep the
-rule: softmax of wide rows has values below 1e-4 only. So the error against double precision has to keep the budget too, which is wide: it
-rejects no right kernel, and nothing where the rule alone says as much. Outputs are compared in pieces, for whole ones in double precision
-would take several times the memory that the task takes.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
+from sandbox.devices import FLOAT4_VALUES
 from sandbox.judge import ReferenceFailed
-from sandbox.launch import scaled_mm
 from sandbox.protocol import wire
 from sandbox.protocol.gate import span
 
 FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # two numbers a byte, the first in its low half; no arithmetic and few other operations
-_NUMBER_BYTE = 0x55  # neither zero nor NaN in any of them
 # dtype -> (integer type of the same width, quiet NaN without payload, payload bits); the bit above the payload makes a NaN quiet
 _NAN = {
     torch.float64: (torch.int64, 0x7FF8_0000_0000_0000, 51),
@@ -47,7 +41,6 @@ SQUARES = (1e-130, 1e130)  # norms whose squares fp64 holds
 FEW = 16  # elements, beyond which an rms is no luck
 SHAKE_COUNTS = (8, 32)  # at first, and where those do not excuse: of eight, the rms is luck too
 Tensors = Sequence[torch.Tensor]
-PIECE = 1 << 24  # elements
 
 
 def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -68,11 +61,6 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())
 
 
-def equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """`torch.equal`, also for float4."""
-    return same_bytes(first, second) if first.dtype == second.dtype == FLOAT4 else torch.equal(first, second)
-
-
 def is_narrow(dtype: torch.dtype) -> bool:
     """Return whether it is a float of eight or four bits: each byte of it is a number or one of few NaNs, and torch computes nothing in
     it."""
@@ -84,27 +72,8 @@ def numbers(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype != FLOAT4:
         return tensor.double()
     raw = tensor.contiguous().view(torch.uint8)
-    values = torch.tensor(scaled_mm.VALUES, dtype=torch.float64, device=tensor.device)
+    values = torch.tensor(FLOAT4_VALUES, dtype=torch.float64, device=tensor.device)
     return values[torch.stack((raw & 15, raw >> 4), -1).long()].flatten(-2)
-
-
-def is_nan(tensor: torch.Tensor) -> torch.Tensor:
-    """A mask of the values that are NaN; of float4 as long as `numbers`."""
-    return (numbers(tensor) if is_narrow(tensor.dtype) else tensor).isnan()
-
-
-def filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
-    """A tensor like this one with the value everywhere; of narrow floats with one of their bytes that is a number other than zero."""
-    if not is_narrow(tensor.dtype):
-        return torch.full_like(tensor, value)
-    copy = tensor.clone()
-    copy.view(torch.uint8).fill_(_NUMBER_BYTE)
-    return copy
-
-
-def dtype_name(tensor: torch.Tensor) -> str:
-    """As `wire.TensorSpec` has it."""
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def sum_is_finite(tensor: torch.Tensor) -> bool:
@@ -377,91 +346,6 @@ def _shake(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() * (1 + unit * (2 * up - 1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElementwiseComparer:
-    """|out - ref| <= atol + rtol * |ref|, and the budget where it says more. wide: the outputs in double precision."""
-
-    allowed: wire.Tolerance
-    wide: Callable[[list[torch.Tensor]], list[torch.Tensor]]
-    piece: int = PIECE
-
-    def __call__(
-        self,
-        workload: wire.Workload,
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-        expected: list[torch.Tensor],
-        unwritten: list[torch.Tensor],
-    ) -> list[Comparison]:
-        """Compare each output. What the rule rejects is looked at in double precision too: it may be nearer to the truth than PyTorch."""
-        allowed = workload.tolerance or self.allowed
-        triples = list(zip(outputs, expected, unwritten, strict=True))
-        for output, reference, _ in triples:
-            if reference.shape != output.shape or reference.dtype != output.dtype:
-                returned = f"the reference returned {reference.dtype} {tuple(reference.shape)}"
-                tried = f"{output.dtype} {tuple(output.shape)} when it was tried"
-                raise ReferenceFailed(f"{returned}, and {tried}; let shapes and dtypes not depend on values")
-        comparisons = [self._by_rule(output, reference, reference, mask, allowed) for output, reference, mask in triples]
-        passed = all(comparison.outcome is wire.TrialOutcome.PASSED for comparison in comparisons)
-        if passed and not any(self._below_absolute_tolerance(reference, allowed) for reference in expected):
-            return comparisons
-        wide = self._in_double(inputs, expected)
-        comparisons = [self._by_rule(out, ref, exact, mask, allowed) for (out, ref, mask), exact in zip(triples, wide, strict=True)]
-
-        def again(index: int, perturbed: Sequence[torch.Tensor] = ()) -> Comparison:
-            return replace(comparisons[index], budget_ratio=self._budget_ratio(*triples[index], wide[index], allowed, perturbed))
-
-        comparisons = [again(index) for index in range(len(triples))]
-        return forgive_rounding_noise(comparisons, inputs, expected, lambda tensors: self._in_double(tensors, expected), again)
-
-    def _by_rule(
-        self, output: torch.Tensor, reference: torch.Tensor, wide: torch.Tensor, mask: torch.Tensor, allowed: wire.Tolerance
-    ) -> Comparison:
-        rule = replace(allowed, budget_factor=None)
-        return joined([compare(o, r, w, m, rule) for o, r, w, m in self._pieces(output, reference, wide, mask)])
-
-    def _budget_ratio(
-        self,
-        output: torch.Tensor,
-        reference: torch.Tensor,
-        mask: torch.Tensor,
-        wide: torch.Tensor,
-        allowed: wire.Tolerance,
-        perturbed: Sequence[torch.Tensor],
-    ) -> float | None:
-        if allowed.budget_factor is None or not reference.is_floating_point() or not reference.numel():
-            return None
-        spent, reference_squares, size = 0.0, 0.0, 0.0
-        for out, ref, true, unwritten in self._pieces(output, reference, wide, mask):
-            finite = out.isfinite() & ref.isfinite() & ~unwritten
-            out, ref, true = (tensor[finite].double() for tensor in (out, ref, true))
-            spent, reference_squares, size = spent + _squares(out - true), reference_squares + _squares(ref - true), size + _squares(true)
-        moved = spread(wide, perturbed) * math.sqrt(wide.numel())
-        limit = allowed.budget_factor * max(math.sqrt(reference_squares), moved) + allowed.budget_floor * math.sqrt(size)
-        return 0.0 if spent == 0 else math.sqrt(spent) / limit if limit > 0 else math.inf
-
-    def _below_absolute_tolerance(self, reference: torch.Tensor, allowed: wire.Tolerance) -> bool:
-        """Return whether errors that the rule allows could be over the budget's floor; where not, the rule says all that the budget
-        says."""
-        if not reference.is_floating_point() or not reference.numel():
-            return False
-        rms = math.sqrt(sum(_squares(piece[piece.isfinite()].double()) for (piece,) in self._pieces(reference)) / reference.numel())
-        return allowed.atol + allowed.rtol * rms > allowed.budget_floor * rms
-
-    def _pieces(self, *tensors: torch.Tensor) -> Iterator[list[torch.Tensor]]:
-        flat = [tensor.reshape(-1) for tensor in tensors]
-        for begin in range(0, max(len(flat[0]), 1), self.piece):
-            yield [tensor[begin : begin + self.piece] for tensor in flat]
-
-    def _in_double(self, inputs: list[torch.Tensor], expected: list[torch.Tensor]) -> list[torch.Tensor]:
-        try:
-            return self.wide(inputs)
-        except torch.AcceleratorError:
-            raise
-        except RuntimeError:  # written for its own precision only, or too large in double: then that has to do
-            return expected
-
-
 def joined(parts: Sequence[Comparison]) -> Comparison:
     """Join comparisons: of an output's pieces, or of a run's outputs."""
     return Comparison(
@@ -473,7 +357,3 @@ def joined(parts: Sequence[Comparison]) -> Comparison:
         max_relative_error=max((part.max_relative_error for part in parts), default=0.0),
         budget_ratio=max((part.budget_ratio for part in parts if part.budget_ratio is not None), default=None),
     )
-
-
-def _squares(values: torch.Tensor) -> float:
-    return float(values.square().sum())

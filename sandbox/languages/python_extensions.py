@@ -27,8 +27,7 @@ CPP_HEAD, CUDA_HEAD = ("#include <torch/extension.h>",), ("#include <torch/types
 INIT = "PyInit_"
 Texts = str | Sequence[str] | None
 Files = Callable[[Mapping[str, Any]], tuple[dict[str, tuple[str, ...]], tuple[str, ...]]]  # and directories of headers
-_errors: list[cuda_errors.TakeError] = []  # of each library that this process has loaded
-_libraries: list[ctypes.CDLL] = []
+_libraries: list[ctypes.CDLL] = []  # that this process has loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +92,6 @@ class Loader:
             # One that is no module registers its operators when it is opened; torch.ops.load_library would need the file's real name.
             module = import_library(opened, content) if extension.is_module else None
             _libraries.append(ctypes.CDLL(opened))
-            _errors.append(cuda_errors.of_library(_libraries[-1]))
             self._loaded[extension.key] = module
         return self._loaded[extension.key]
 
@@ -139,7 +137,7 @@ def libraries() -> Sequence[ctypes.CDLL]:
 
 def take_error() -> str:
     """The last error of the CUDA runtimes in the libraries that this process has loaded, as "name: text", or ""; it is cleared."""
-    return cuda_errors.of_any(_errors)()
+    return cuda_errors.of_any(map(cuda_errors.of_library, _libraries))()
 
 
 def import_library(path: str, content: bytes) -> ModuleType | None:

@@ -124,18 +124,6 @@ def _children(node: list[Any]) -> list[list[Any]]:
     return []
 
 
-def renumbered(node: list[Any], numbers: Sequence[int]) -> list[Any]:
-    """The node with other numbers for its tensors; those that it has are indices of numbers."""
-    match node:
-        case ["tensor", int() as index, *dimensions]:
-            return ["tensor", numbers[index], *dimensions]
-        case ["list" | "tuple" as kind, [*nodes]]:
-            return [kind, [renumbered(node, numbers) for node in nodes]]
-        case [*head, [*pairs]] if head[:1] in (["dict"], ["object"]):
-            return [*head, [[key, renumbered(child, numbers)] for key, child in pairs]]
-    return node
-
-
 def has_objects(node: list[Any]) -> bool:
     """Return whether there is an object in a template's node: a kernel may change one, so each launch gets its own."""
     return node[:1] == ["object"] or any(map(has_objects, _children(node)))

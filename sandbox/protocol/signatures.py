@@ -23,21 +23,6 @@ CUDA, TORCH_EXTENSION, PYTHON = "cuda", "torch_extension", "python"
 FUNCTION, FUNCTIONS = "solve", {TORCH_EXTENSION: "forward"}  # the entry's name where a problem's own is that of a class
 
 
-def with_arguments(spec: wire.ProblemSpec, description: wire.Described) -> wire.ProblemSpec:
-    """The problem with the arguments that were learned of it, in its own convention."""
-    workloads = tuple(replace(workload, axes=dict(description.axes), strides=dict(description.strides)) for workload in spec.workloads)
-    as_model = replace(
-        spec,
-        inputs=description.inputs,
-        outputs=description.outputs,
-        weights=description.weights,
-        axes=(),
-        workloads=workloads,
-        convention=wire.Convention.MODEL,
-    )
-    return as_model if spec.convention is wire.Convention.MODEL else without_model(as_model)
-
-
 def entry_in(spec: wire.ProblemSpec, language: str) -> str:
     """The name of the entry of a submission in this language that does not say another. A model is a Python class, and else a function."""
     if spec.convention is not wire.Convention.MODEL or language == PYTHON:

@@ -6,14 +6,20 @@ from grader.formats import formats
 from grader.intake.gate import detect, missing_entry
 from grader.model import SourceFile
 from grader.problems.store import import_all
-from grader.views.starter_files import starter_files
+from grader.views.starter_files import starter
 from sandbox.protocol import wire
-from sandbox.protocol.signatures import entry_in
+from sandbox.protocol.signatures import cuda_signature, entry_in
 from tests.harness.client import GradingClient
 from tests.harness.grading import ROOT, load_problem
 from tests.harness.messages import GradingRequest
 
 FOLDERS = ("kernels_examples", *(f"tests/fixtures/{name}" for name in formats() if name != "native"))
+
+
+def starters_of(problem):
+    """The starter of each language that has one, as a source."""
+    texts = {name: starter(problem.spec, name, cuda=cuda_signature(problem.spec), title=problem.title) for name in problem.languages}
+    return {name: SourceFile(path="x.py" if name == "python" else "x.cu", content=text) for name, text in texts.items() if text}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -22,14 +28,13 @@ def test_every_problem_has_a_starter_that_the_intake_takes(folder):
     found = [one.problem for one in import_all(ROOT / folder) if one.problem is not None]
     assert found
     for problem in found:
-        starters = starter_files(problem)
-        assert starters and len({one.name for one in starters}) == len(starters)
-        for one in starters:
-            sources = (SourceFile(path=one.name, content=one.content),)
-            assert detect(sources) == one.language
-            assert missing_entry(one.language, sources, entry_in(problem.spec, one.language)) is None
-            if one.language == "python":
-                compile(one.content, one.name, "exec")
+        starters = starters_of(problem)
+        assert starters
+        for language, source in starters.items():
+            assert detect((source,)) == language
+            assert missing_entry(language, (source,), entry_in(problem.spec, language)) is None
+            if language == "python":
+                compile(source.content, source.path, "exec")
 
 
 @pytest.mark.slow
@@ -38,11 +43,10 @@ def test_every_problem_has_a_starter_that_the_intake_takes(folder):
 def test_a_starter_builds(name, language):
     """As it is, in a box, for the emulated device."""
     problem = load_problem(name)
-    starter = next(one for one in starter_files(problem) if one.language == language)
     request = GradingRequest(
         isolation="process",
         problem=problem,
-        sources=(SourceFile(path=starter.name, content=starter.content),),
+        sources=(starters_of(problem)[language],),
         language=language,
         mode=wire.Mode.TEST,
     )

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.peers import PeerLimits
-from grader.server.connections import LEAST_RESERVED, RESERVED, connections_within, grpc_options, health_limits, stream_limits, web_limits
+from grader.server.connections import LEAST_RESERVED, RESERVED, connections_within, grpc_options, health_limits, web_limits
 from grader.server.web_port import application, web_serving
 from tests.server.keyed import keyed_server
 
@@ -154,5 +154,4 @@ def test_the_settings_reach_grpc_and_the_web_port():
     settings = Settings(connection_limit=11, web_connection_limit=12, web_address_limit=13, health_call_limit=14, health_address_limit=15)
     assert dict(grpc_options(settings))["grpc.max_allowed_incoming_connections"] == 11
     assert web_limits(settings) == PeerLimits(total=12, per_address=13)
-    assert stream_limits(settings) == PeerLimits(total=3, per_address=1)  # the rest is left for pages
     assert health_limits(settings) == PeerLimits(total=14, per_address=15)

@@ -1,10 +1,12 @@
 """Watching, cancelling, listing, and what else a server answers."""
 
 import asyncio
+from unittest import mock
 
 import pytest
 
 from grader import errors
+from grader.server.submission_watch import Redactors
 from grader.v1 import submission_pb2
 from tests import fakes
 
@@ -123,3 +125,14 @@ async def test_a_name_that_is_none_is_a_wrong_field(client, name):
     """Not a missing submission."""
     with pytest.raises(errors.InvalidRequest, match="expected 'submissions/<id>'"):
         await client.get_submission(name)
+
+
+async def test_of_many_problems_the_first_are_read_again(monkeypatch):
+    """A server that is swept for weeks keeps a bounded number. The control: the last ones are not read again."""
+    monkeypatch.setattr(Redactors, "LIMIT", 2)
+    ledger = mock.AsyncMock()
+    ledger.problem.return_value = fakes.problem()
+    redactors = Redactors(ledger)
+    for digest in "abbcacab":
+        await redactors.for_problem(digest)
+    assert [call.args[0] for call in ledger.problem.await_args_list] == [*"abcab"]

@@ -81,22 +81,6 @@ def test_a_certificate_is_told_about_before_it_ends(settings, tmp_path, days, st
     assert found(settings, "TLS", tls_certificate=certificate, tls_key=key).standing is standing
 
 
-def test_sign_in_with_a_provider_is_looked_at(settings, tmp_path):
-    """The settings as the server itself would, and what to register there; without a provider there is nothing to say."""
-    secret = tmp_path / "secret"
-    secret.write_text("x")
-    secret.chmod(0o600)
-    given = {
-        "auth": "keys", "web": "0", "public_url": "https://grader.example.org", "oidc_issuer": "https://login.example.org",
-        "oidc_client_id": "grader", "oidc_client_secret_file": secret, "oidc_allow": ("anyone",),
-    }  # fmt: skip
-    one = found(settings, "sign-in", **given)
-    assert one.standing is CheckupStatus.OK and "https://grader.example.org/sign-in/provider/callback" in one.detail
-    secret.chmod(0o644)
-    assert "chmod 600" in found(settings, "sign-in", **given).detail
-    assert "sign-in" not in [one.name for one in checkup.look(settings)]
-
-
 async def test_a_port_that_is_taken_is_wrong_unless_the_server_runs(settings):
     """With the state directory's lock held, it is the server's own."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

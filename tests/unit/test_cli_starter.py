@@ -8,7 +8,8 @@ from grader.api.messages import problem_to_proto
 from grader.cli.exits import UsageError
 from grader.cli.starter import starter, starter_languages
 from grader.v1 import problem_pb2
-from grader.views.starter_files import starter_files
+from grader.views import starter_files
+from sandbox.protocol.signatures import cuda_signature
 from tests import fakes
 from tests.unit.test_cli_commands import address, run  # noqa: F401  # address is a fixture
 
@@ -73,10 +74,10 @@ def test_a_language_without_a_starter_is_refused_with_those_there_are():
 
 
 def test_a_file_is_the_one_of_the_pages():
-    """Though it is made from what the server sends. With scalars and hidden sizes."""
+    """Though it is made from what the server sends, and theirs from the problem itself. With scalars and hidden sizes."""
     found = fakes.problem()
-    pages = {one.language: one.content for one in starter_files(found)}
-    message = problem_to_proto(found)
+    cuda, message = cuda_signature(found.spec), problem_to_proto(found)
+    pages = {name: starter_files.starter(found.spec, name, cuda=cuda, title=found.title) for name in found.languages}
     assert pages.keys() == set(message.languages) and pages == {language: starter(message, language) for language in message.languages}
 
 

@@ -10,6 +10,7 @@ import structlog
 from typer.testing import CliRunner
 
 from grader import extensions, formats
+from grader.cli import commands
 from grader.cli.main import app
 from grader.config import Settings
 from grader.errors import NotInstalled, ProblemInvalid, SettingsInvalid
@@ -36,6 +37,7 @@ POINTS = [
 ]
 
 ISOLATION = IsolationInfo(name="docker", implementation="json:dumps", description="one more")
+ISOLATION_AUTO = replace(ISOLATION, name="auto")
 PYTHON = BUILT_IN[-1]
 
 
@@ -43,6 +45,17 @@ async def examine(imports, **options):
     """A check of problems, which warns of the options that it gets."""
     for entry in imports:
         yield replace(entry, warnings=(json.dumps(options),))
+
+
+class Words(extensions.CommandLine):
+    """A package with a command word of grader's own, one that it alone brings, and a group that others add to, too."""
+
+    def commands(self):
+        return {
+            "list": extensions.CliCommand("json:dumps"),
+            "dump": extensions.CliCommand("json:dump"),
+            "boards": extensions.CliGroup("Boards.", "Results"),
+        }
 
 
 class Check(extensions.CommandLine):
@@ -79,6 +92,7 @@ def test_a_part_that_cannot_be_imported_is_named():
         ("grader.languages mine=json:dumps", languages.__wrapped__, "is not a LanguageInfo"),
         ("grader.languages other=tests.unit.test_installed_parts:PYTHON", languages.__wrapped__, "'python', and its entry point 'other'"),
         ("grader.isolations docker=tests.unit.test_installed_parts:ISOLATION", isolations.__wrapped__, "'docker', as one of grader itself"),
+        ("grader.isolations auto=tests.unit.test_installed_parts:ISOLATION_AUTO", isolations.__wrapped__, "'auto', by which users ask"),
         ("grader.box_modules emulated=json", box_modules.__wrapped__, "no module inside a package"),
     ],
 )
@@ -140,6 +154,15 @@ def test_a_kept_problem_of_a_format_that_is_not_installed_is_refused(tmp_path):
         store.read_kept(path)
 
 
+def test_a_command_word_that_is_taken_is_named(points, capsys):
+    """The first stays, which is grader's own. The controls: another word, and a group that two packages describe alike."""
+    points += [EntryPoint(name=name, value="tests.unit.test_installed_parts:Words", group=extensions.COMMANDS) for name in ("one", "two")]
+    table = commands.commands()
+    assert table["list"] == commands.OWN["list"] and table["dump"].function == "json:dump" and "boards" in table
+    note = "the command 'list' of 'tests' is left out: there is one already; uninstall one package"
+    assert " ".join(capsys.readouterr().err.split()).count(note) == 2
+
+
 def test_an_installed_check_examines_what_is_imported(points, tmp_path):
     """A single problem without a request, and none with --no-check."""
     points.append(CHECK)
@@ -199,6 +222,16 @@ def test_competitions_without_their_package_are_refused(tmp_path):
     request.submission.competition = "competitions/one"
     with pytest.raises(NotInstalled, match="the package for competitions"):
         gate.check(request, ("emulated",))
+
+
+def test_sign_in_without_the_package_of_pages_is_refused():
+    """Whoever asks for it would wonder why nobody can. The control: without it the server has no parts, and starts."""
+    service = GraderServicer(None, None, worker=None)
+    with pytest.raises(
+        SettingsInvalid, match="oidc_issuer: no installed package has pages to sign in to; install kernel-grader-extensions"
+    ):
+        running._parts(extensions.ServerContext(settings=Settings(oidc_issuer="https://login.example.org"), service=service, gate=None))
+    assert running._parts(extensions.ServerContext(settings=Settings(), service=service, gate=None)) == []
 
 
 KERNELBENCH_FILE = "class Model:\n    def forward(self, x):\n        return x\n\ndef get_inputs():\n    return []\n"

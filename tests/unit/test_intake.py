@@ -113,12 +113,3 @@ def test_a_missing_entry_point_says_what_to_write():
     """Under `sources` where the problem named it, under `entry` where the submitter did."""
     assert 'extern "C" void solve' in violations(("k.cu", "__global__ void k() {}"))["sources"]
     assert "nothing is named 'go'" in violations(entry="go")["entry"]
-
-
-def test_bytes_that_are_no_utf_8_are_found_before_they_are_sent():
-    with pytest.raises(InvalidSubmission) as caught:
-        gate.decode_source("k.cu", b"int a;\n// caf\xe9\n", index=2)
-    (violation,) = caught.value.violations
-    assert violation.field == "sources[2].content"
-    assert violation.description == "'k.cu' is not UTF-8: byte 0xe9 on line 2; save the file as UTF-8"
-    assert gate.decode_source("k.cu", "ä".encode()) == SourceFile(path="k.cu", content="ä")

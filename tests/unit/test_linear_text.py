@@ -25,7 +25,7 @@ from grader.verdict.compiler_diagnostics import compiler_diagnostics, defined_tw
 from grader.views.sanitize import escape_unprintable, one_line
 from sandbox.judge.library_use import jit_functions
 from sandbox.protocol.languages import languages as known_languages
-from sandbox.protocol.source_tokens import PYTHON, C, Grammar, tokens
+from sandbox.protocol.source_tokens import PYTHON, C, tokens
 from tests import fakes
 from tests.unit.step_counts import call_steps, pattern_steps
 
@@ -56,7 +56,6 @@ READERS: dict[str, Callable[[str], object]] = {
         f"the entry of {name}": lambda text, name=name: gate.missing_entry(name, [SourceFile(path="k.cu", content=text)], "run")
         for name in known_languages()
     },
-    "the decoder": lambda text: gate.decode_source("k.cu", text.encode()),
     "the labels": lambda text: check_labels([text], text, {text: text}),
     "the tokens of C++": lambda text: list(tokens(C, text)),
     "the tokens of Python": lambda text: list(tokens(PYTHON, text)),
@@ -84,7 +83,7 @@ def patterns(module: ModuleType) -> Iterator[tuple[str, re.Pattern[str]]]:
     for name, value in vars(module).items():
         values = value if isinstance(value, tuple) else [value]
         for item in values:
-            pattern = item.tokens if isinstance(item, Grammar) else getattr(item, "marker", item)
+            pattern = getattr(item, "marker", item)
             if isinstance(pattern, re.Pattern):
                 yield f"{module.__name__}.{name}", pattern
 
@@ -145,12 +144,12 @@ def test_what_is_not_linear_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("grammar", [C, PYTHON], ids=["C", "PYTHON"])
-def test_the_matcher_that_counts_matches_as_re_does(grammar: Grammar) -> None:
+def test_the_matcher_that_counts_matches_as_re_does(grammar: re.Pattern[str]) -> None:
     """Else its counts would be of another pattern."""
     pieces = ('"', "'", "/*", "*/", "//", 'R"(', ')"', "\\", "\n", "a", " ", "#include <", "1", "#", '"""', "def ", "@x", "é")
     generator = random.Random(1)
     for _ in range(100):
         text = "".join(generator.choices(pieces, k=25))
         spans = list[tuple[int, int]]()
-        pattern_steps(grammar.tokens, text, spans)
-        assert spans == [match.span() for match in grammar.tokens.finditer(text)], text
+        pattern_steps(grammar, text, spans)
+        assert spans == [match.span() for match in grammar.finditer(text)], text

@@ -40,10 +40,9 @@ def test_a_nest_is_the_same_when_it_is_built() -> None:
     assert made == ["p", {"x": (1, None, "s", 2.5, True), 3: "q [1, 0]"}, ("plain", "task.Config", {"inner": ("r",), "n": 7})]
 
 
-def test_its_tensors_can_be_listed_and_numbered_anew() -> None:
+def test_its_tensors_can_be_listed() -> None:
     node = json.loads(pytree.flatten(NEST, is_leaf, dimensions=lambda one: one.order, parts=parts)[1])
     assert list(pytree.leaves(node)) == [(0, None), (1, [1, 0]), (2, None)]
-    assert list(pytree.leaves(pytree.renumbered(node, [5, 3, 4]))) == [(5, None), (3, [1, 0]), (4, None)]
     assert pytree.has_objects(node) and not pytree.has_objects(node[1][0])
 
 
@@ -62,4 +61,4 @@ def test_what_is_no_nest_is_refused() -> None:
 def test_a_tensor_of_no_dimensions_is_sent_as_one_element() -> None:
     point = SimpleNamespace(reshape=lambda shape: ("point", shape))
     node = json.loads(pytree.flatten([Leaf("a", [])], is_leaf, dimensions=lambda one: one.order)[1])
-    assert pytree.builder(pytree.renumbered(node, [1]))([None, point]) == [("point", ())]
+    assert pytree.builder(node)([point]) == [("point", ())]

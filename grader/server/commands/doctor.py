@@ -38,7 +38,7 @@ from grader.ledger import migrate
 from grader.ledger.tables import keys, submissions
 from grader.observability.tracing import missing_packages
 from grader.problems.store import Problems
-from grader.server.auth import identity_provider, server_credentials, usable_until
+from grader.server.auth import server_credentials, usable_until
 from grader.server.commands.check import reading
 from grader.server.main import parser as server_parser
 from grader.server.server_state import lock_holder
@@ -126,7 +126,8 @@ def look(settings: Settings, now: datetime | None = None) -> Iterator[CheckupFin
     yield check("server", f"process {holder} has {settings.state_dir}" if holder else f"none runs on {settings.state_dir}")
     yield from ledger(settings, now)
     yield _tls(settings, now)
-    yield from _sign_in(settings)
+    for package in extensions.command_lines():
+        yield from (check(name, detail, wrong=wrong) for name, detail, wrong in package.checkups(settings))
     yield from _contents(settings)
     yield from space(settings)
     yield _port("gRPC port", "--listen", settings.listen, holder)
@@ -213,16 +214,6 @@ def _tls(settings: Settings, now: datetime) -> CheckupFinding:
         return check("TLS", error.message, wrong=True)
     remedy = "renew it; the server takes the new files without a restart" if end_time - now < TLS_SOON else ""
     return check("TLS", f"{certificate} may be used until {end_time:%Y-%m-%d}", remedy)
-
-
-def _sign_in(settings: Settings) -> Iterator[CheckupFinding]:
-    try:
-        provider = identity_provider(settings)
-    except SettingsInvalid as error:
-        yield check("sign-in", str(error), wrong=True)
-    else:
-        if provider is not None:
-            yield check("sign-in", f"with {provider.issuer}, which has to know the redirect URI {provider.redirect_uri}")
 
 
 def _contents(settings: Settings) -> Iterator[CheckupFinding]:
@@ -321,7 +312,7 @@ def can_grade(findings: list[HostFinding]) -> bool:
 
 async def compilers() -> list[HostFinding]:
     """Return what kernels are built with."""
-    gxx, nvcc = await asyncio.gather(_version("g++", "--version"), _version("nvcc", "--version"))
+    gxx, nvcc = await asyncio.gather(_version("g++"), _version("nvcc"))
     headers, missing = Path(sysconfig.get_path("include")) / "Python.h", "not found in PATH"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     no_headers = "" if headers.is_file() else f"for the language torch_extension install them (Debian: apt-get install {python}-dev)"
@@ -427,14 +418,13 @@ async def own_kernel(wiring: Wiring = local) -> HostFinding:
     return finding("grading", "own kernel", detail, remedy, required=True)
 
 
-async def _version(program: str, argument: str) -> str | None:
+async def _version(program: str) -> str | None:
     path = shutil.which(program)
     if path is None:
         return None
-    words, timeout_s = [path, argument], _VERSION_TIMEOUT_S
     try:
         process = await asyncio.to_thread(
-            subprocess.run, words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+            subprocess.run, [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
         return f"{path}, which does not answer"

@@ -8,11 +8,11 @@ import pytest
 
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu
-from grader.errors import HostUnfit
 from grader.isolation import IsolationBroken
 from grader.server.commands import doctor
 from grader.server.commands.doctor import HostFinding
 from grader_extensions.fleet import serve
+from grader_extensions.fleet.serve import HostUnfit
 from tests import fakes
 
 NOBODYS_MINOR = 250

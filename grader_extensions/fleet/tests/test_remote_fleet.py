@@ -15,7 +15,6 @@ from grader.artifacts import SubmissionFiles
 from grader.config import Settings
 from grader.dispatch.dispatcher import UNCOUNTED
 from grader.errors import (
-    FleetRefused,
     HostBroken,
     ModeNotInstalled,
     NoSuchDevice,
@@ -31,9 +30,9 @@ from grader.server.running import serving
 from grader.v1 import report_pb2, submission_pb2
 from grader_extensions.fleet import admin_workers, remote_fleet
 from grader_extensions.fleet import fleet_port as port_module
-from grader_extensions.fleet.fleet_port import FleetCertificates, fleet_port, joined
+from grader_extensions.fleet.fleet_port import FleetCertificates, fleet_path, fleet_port, joined
 from grader_extensions.fleet.remote_fleet import RemoteFleet, lease_from_bytes, lease_to_bytes
-from grader_extensions.fleet.serve import FleetSession, _attached, channel_credentials
+from grader_extensions.fleet.serve import FleetRefused, FleetSession, _attached, channel_credentials
 from grader_extensions.fleet.tests.fleet_workers import attached, begun, graded, inside, lease, served, standing, working
 from sandbox.protocol import wire
 from tests import fakes
@@ -202,7 +201,7 @@ async def test_only_a_certificate_that_is_still_good_lets_in(place, tmp_path, fl
     """The node is named by it. One of another authority, an older one, and one that was removed are refused; and none at all."""
     monkeypatch.setattr(port_module, "CERTIFICATE_LOOK_S", 0.05)
     settings = Settings(state_dir=place, fleet_listen="127.0.0.1:0")
-    own, other = FleetCertificates(settings.fleet_path), FleetCertificates(tmp_path / "other")
+    own, other = FleetCertificates(fleet_path(settings)), FleetCertificates(tmp_path / "other")
     old, good = own.issue("gpu-1"), own.issue("gpu-1")
     refused = {"old": old, "of another authority": _with_authority(other.issue("gpu-1"), own.authority())}
     async with fleet_port(settings, fleet) as address, asyncio.timeout(300):
@@ -456,7 +455,7 @@ async def test_several_workers_of_one_host_have_names(address, fleet, files) -> 
 async def test_a_new_connection_of_a_node_replaces_the_old_one(place, fleet) -> None:
     """A host that came back is not two; what the old one had is given back."""
     settings = Settings(state_dir=place, fleet_listen="127.0.0.1:0")
-    content = FleetCertificates(settings.fleet_path).issue("gpu-1")
+    content = FleetCertificates(fleet_path(settings)).issue("gpu-1")
     async with fleet_port(settings, fleet) as address, inside(address, credentials=credentials(content, place)) as old:
         grading, _ = await begun(fleet, old)
         async with inside(address, credentials=credentials(content, place)):

@@ -41,6 +41,7 @@ if AFTER_COLLECTION:
     from torch._subclasses.fake_tensor import FakeTensor
 
     from grader_extensions.formats import problem_code
+    from grader_extensions.formats.elementwise import ElementwiseComparer
     from grader_extensions.formats.kernelbench_reference import _ModelSource
     from sandbox.judge import tolerance
     from sandbox.judge.references import ReferenceFailed, Task, load_task
@@ -399,7 +400,7 @@ def test_zeros_fail_where_the_output_is_faint_and_noise_does_not() -> None:
 def test_pieces_say_what_the_whole_says(changed: int | None) -> None:
     """Counts, largest errors and the budget, wherever the wrong element is; the control is one piece."""
     task = task_of(SOFTMAX)
-    assert isinstance(task.compare, tolerance.ElementwiseComparer)
+    assert isinstance(task.compare, ElementwiseComparer)
     inputs = drawn(task)
     right = task.reference(inputs)[0]
     output, mask = right.clone(), torch.zeros_like(right, dtype=torch.bool)

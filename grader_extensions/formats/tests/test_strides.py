@@ -14,7 +14,7 @@ from grader_extensions.formats.tests.test_flashinfer import FIXTURES as FLASHINF
 from grader_extensions.formats.tests.test_flashinfer import write
 from grader_extensions.formats.tests.test_robust_kbench import FIXTURES as ROBUST_KBENCH
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.protocol import wire
+from sandbox.protocol import pytree, wire
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
@@ -139,3 +139,11 @@ def test_robust_kbench_draws_constants_anew_for_each_key(tmp_path: Path) -> None
     assert torch.equal(first, again) and not torch.equal(first, other) and float(first.std()) > 0.1
     found = [one for one in admit(spec, EmulatedDevice(), 600.0) if isinstance(one, wire.Finding) and one.check == "input scale"]
     assert {one.outcome.value for one in found} == {"passed"}
+
+
+def test_the_tensors_of_a_nest_can_be_numbered_anew() -> None:
+    """In lists, dicts and objects; how they lie, and a tensor of no dimensions, stay as they are."""
+    inner = ["dict", [["x", ["tuple", [["tensor", 1, [1, 0]], ["value", 1]]]]]]
+    node = ["list", [["tensor", 0], inner, ["object", "plain", "task.Config", [["inner", ["tensor", 2]]]]]]
+    assert list(pytree.leaves(nests.renumbered(node, [5, 3, 4]))) == [(5, None), (3, [1, 0]), (4, None)]
+    assert nests.renumbered(["tensor", 0, []], [1]) == ["tensor", 1, []]

@@ -20,13 +20,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grader_extensions.problem_check.judge.case import AdmissionCase
+from grader_extensions.problem_check.judge.case import AdmissionCase, equal
 from grader_extensions.problem_check.judge.mutants import Mutant, mutants
 from grader_extensions.problem_check.judge.numerics import FIRST_COLUMNS
 from sandbox.devices import Device
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, Tensors, native
-from sandbox.judge.tolerance import equal
 from sandbox.judge.trial import memory_bytes
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DEVICES, DeviceKind

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from grader_extensions.problem_check.judge import numerics
-from grader_extensions.problem_check.judge.case import AdmissionCase
+from grader_extensions.problem_check.judge.case import AdmissionCase, equal
 from grader_extensions.problem_check.judge.numerics import careless, first_columns, flushed, relative_border
 from sandbox.judge.references import Reference, ReferenceFailed, Task, Tensors, WeightCheck
-from sandbox.judge.tolerance import FLOAT4, equal, is_narrow
+from sandbox.judge.tolerance import FLOAT4, is_narrow
 from sandbox.protocol import wire
 
 SYMMETRIC = 1e-9  # relative; in double nothing but rounding is that small

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from aiohttp import web
 from joserfc import jwk, jwt
 
-from grader.rules.identities import IdentityProvider, claim_rules
+from grader_extensions.web.identities import IdentityProvider, claim_rules
 from grader_extensions.web.sign_in import BEGIN
 from grader_extensions.web.tests.signed_in import SAME_SITE, reader
 from grader_extensions.web.tests.site import site

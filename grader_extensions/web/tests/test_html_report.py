@@ -29,8 +29,15 @@ from grader_extensions.web.report import content
 from grader_extensions.web.report import report_file as report_module
 from grader_extensions.web.report.content import ChartBudget
 from grader_extensions.web.report.report_file import environment, report_file
-from grader_extensions.web.report.source_lines import REMARKS, REMARKS_OF_LINE, SHOWN_CHARS, SHOWN_FILES, remarks_by_line, shown_sources
-from sandbox.protocol.source_tokens import grammar_of, tokens
+from grader_extensions.web.report.source_lines import (
+    REMARKS,
+    REMARKS_OF_LINE,
+    SHOWN_CHARS,
+    SHOWN_FILES,
+    classed,
+    remarks_by_line,
+    shown_sources,
+)
 from tests import fakes
 from tests.unit.step_counts import call_steps, pattern_steps
 from tests.unit.test_linear_text import SOUPS, is_linear, patterns, submitted
@@ -291,7 +298,7 @@ def test_sources_are_coloured(path, text, shown):
 @settings(deadline=None)
 @given(st.text(alphabet="aR\"'\\/*()#@ \n1.e+-", max_size=200), st.sampled_from(["k.cu", "k.py"]))
 def test_colouring_changes_no_text(text, path):
-    assert "".join(part for _, part in tokens(grammar_of(path), text)) == text
+    assert "".join(part for _, part in classed(path, text)) == text
 
 
 def test_hidden_workloads_are_a_count():

@@ -21,8 +21,8 @@ from grader.api.client import GraderClient
 from grader.model import Scope
 from grader.observability import log
 from grader.peers import PeerLimits
-from grader.rules.identities import CALLBACK
 from grader.server.running import serving
+from grader_extensions.web.identities import CALLBACK
 from grader_extensions.web.provider_sign_in import (
     ALGORITHMS,
     LEEWAY_S,

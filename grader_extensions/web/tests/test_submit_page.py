@@ -9,6 +9,7 @@ from unittest import mock
 import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
+from multidict import MultiDict
 
 from grader.api.client import GraderClient
 from grader.errors import CallRefused, FieldViolation, InvalidRequest, InvalidSubmission
@@ -304,3 +305,13 @@ def test_a_violation_without_a_field_of_the_form_is_at_the_top():
     """So that none is lost."""
     found = submit_page.refusals(InvalidSubmission([FieldViolation("entry", "is odd"), FieldViolation("sources[2].path", "is empty")]))
     assert found == {"form": ["entry: is odd."], "path-2": ["File name: is empty."]}
+
+
+def test_a_file_that_is_no_utf_8_is_named_with_its_line():
+    """The others are kept."""
+    files = [("k.cu", b"int a;\n// caf\xe9\n"), ("h.cuh", "// ä".encode())]
+    form = submit_page.from_sent(MultiDict(path="a.cu", content="int a;"), files)
+    assert form.sources == (("a.cu", "int a;"), ("k.cu", ""), ("h.cuh", "// ä"))
+    (violation,) = form.unreadable
+    assert violation.field == "sources[1].content"
+    assert violation.description == "'k.cu' is not UTF-8: byte 0xe9 on line 2; save the file as UTF-8"

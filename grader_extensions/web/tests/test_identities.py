@@ -8,9 +8,10 @@ from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.ledger.keys import SCOPES
 from grader.model import Scope
-from grader.rules.identities import claim_rules, safe_endpoint, safe_url, user_names
 from grader.rules.keys import check_user
-from grader.server.auth import identity_provider
+from grader.server.commands import doctor
+from grader_extensions.web.command_line import ReportCommands
+from grader_extensions.web.identities import claim_rules, identity_provider, safe_endpoint, safe_url, user_names
 
 ISSUER = "https://login.example.org"
 VERIFIED = {"email": "ann.lee@example.org", "email_verified": True}
@@ -107,6 +108,15 @@ def test_settings_name_a_provider(good):
     assert found.client_secret == "the secret" and "the secret" not in repr(found)
     assert identity_provider(Settings(**good, oidc_name="Example")).name == "Example"
     assert identity_provider(Settings()) is None
+
+
+def test_the_doctor_looks_at_the_settings(good, tmp_path):
+    """As the server itself would, and says what to register there; without a provider there is nothing to say."""
+    (sign_in,) = (one for one in doctor.look(Settings(**good, state_dir=tmp_path)) if one.name == "sign-in")
+    assert sign_in.standing is doctor.CheckupStatus.OK and "https://grader.example.org/sign-in/provider/callback" in sign_in.detail
+    good["oidc_client_secret_file"].chmod(0o644)
+    assert [(name, wrong) for name, _, wrong in ReportCommands().checkups(Settings(**good))] == [("sign-in", True)]
+    assert not ReportCommands().checkups(Settings())
 
 
 @pytest.mark.parametrize(("setting", "value", "says"), [
