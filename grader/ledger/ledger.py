@@ -269,14 +269,12 @@ class Ledger:
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""
         expire_time = self.now() + timedelta(seconds=ttl_s)
-        end_s = self._elapsed_s() + ttl_s
+        self._lease_ends[_key(lease)] = self._elapsed_s() + ttl_s  # before the write: an `expire` may be in the same one
         try:
-            cancelled = await self.database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
+            return await self.database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
         except LeaseLost:
             self._lease_ends.pop(_key(lease), None)
             raise
-        self._lease_ends[_key(lease)] = end_s
-        return cancelled
 
     async def append(self, lease: Lease, facts: Sequence[wire.Fact]) -> None:
         """Write facts of this attempt down."""

@@ -169,6 +169,15 @@ async def test_a_heartbeat_keeps_a_lease(ledger, clock):
     assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
 
 
+async def test_a_heartbeat_that_is_on_its_way_keeps_a_lease(ledger, clock):
+    """Leases are looked for that are over while it is written: this one was, and is not any more."""
+    await submit(ledger)
+    held = await lease(ledger)
+    clock.pass_s(31)
+    assert await asyncio.gather(ledger.heartbeat(held, ttl_s=30), ledger.expire()) == [False, []]
+    assert (await ledger.settle(held, fakes.report())).attempt_count == 1
+
+
 @pytest.mark.parametrize("jump_s", [3600, -3600])
 async def test_a_clock_that_is_set_ends_no_lease_of_this_server(location, clock, jump_s):
     """By the time that passed it ends. Another server goes by the stored time, which the next heartbeat writes anew."""
