@@ -153,21 +153,26 @@ class GraderClient:
         await self._channel.close(None)
 
     async def submit(
-        self, submission: submission_pb2.Submission, *, request_id: str = "", allow_cached_result: bool = False
+        self, submission: submission_pb2.Submission, *, request_id: str = "", allow_cached_result: bool = False, batch: bool = False
     ) -> submission_pb2.Submission:
         """Hand a kernel in. Safe to retry: without a request_id, one is made for this call. allow_cached_result: it may end at once
-        with the result of an identical submission of yours."""
+        with the result of an identical submission of yours. batch: all that are not so go before it."""
         request_id = request_id or str(uuid.uuid4())
-        request = api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result)
+        request = api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result, batch=batch)
         return await self._answer(self._stub.Submit, request)
 
     async def batch_submit(
-        self, submissions: Sequence[submission_pb2.Submission], *, request_ids: Sequence[str] = (), allow_cached_result: bool = False
+        self,
+        submissions: Sequence[submission_pb2.Submission],
+        *,
+        request_ids: Sequence[str] = (),
+        allow_cached_result: bool = False,
+        batch: bool = False,
     ) -> list[submission_pb2.Submission | GraderError]:
-        """Hand in at most 100 kernels at once. For each the submission, or the exception that `submit` would have raised."""
+        """Hand in at most 100 kernels at once, as `submit` does. For each the submission, or the exception that it would have raised."""
         ids = request_ids or [str(uuid.uuid4()) for _ in submissions]
         requests = [
-            api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result)
+            api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result, batch=batch)
             for submission, request_id in zip(submissions, ids, strict=True)
         ]
         request = api.BatchSubmitRequest(requests=requests)

@@ -141,9 +141,10 @@ def submit(
     policy: AdmissionPolicy,
     allow_cached: bool = False,
     share: str = "",
+    batch: bool = False,
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
-    an identical one."""
+    an identical one. batch: it lets all others go first."""
     digest = records.body_digest(new_submission, problem)
     request_key = records.request_key(new_submission.user, request_id) if request_id else None
     if request_key:
@@ -169,7 +170,7 @@ def submit(
             **{"attempt": 0, "fault_count": 0, "judgement_count": 0, "cancel_requested": False, "event_count": 1},
             "user_name": new_submission.user,
             "share": share or new_submission.user,
-            "priority": queue.PRIORITIES[new_submission.mode],
+            "priority": queue.PRIORITIES[new_submission.mode] + queue.BATCH_PRIORITY * batch,
             "tags": ",".join(new_submission.tags),
             "annotations": records.to_text(new_submission.annotations) if new_submission.annotations else "",
         },
@@ -269,10 +270,12 @@ def get_problem(connection: sa.Connection, digest: str) -> Problem:
     return records.problem(connection.execute(statements.PROBLEM, {"by_digest": digest}).scalar_one())
 
 
-def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...]) -> Lease | None:
-    """Take the next that asks for one of these; see `queue.choices_to_lease`."""
+def lease(
+    connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...], turn: int = 1
+) -> Lease | None:
+    """Take the next that asks for one of these; see `queue.choices_to_lease`. turn: of this server, from 1."""
     taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
-    row = connection.execute(statements.take_next(choices), taking).one_or_none()
+    row = connection.execute(statements.take_next(choices, first_come=turn % queue.FIRST_COME_TURN == 0), taking).one_or_none()
     if row is None:
         return None
     _moved(connection, row, now, SubmissionState.RUNNING)
