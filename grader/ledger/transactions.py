@@ -112,7 +112,8 @@ def _move(
     """Change the one row that `where` finds to state, and write the event of it; None where no row is found."""
     change = {"state": state, "event_count": submissions.c.event_count + 1, **values}
     if state.final:  # a clock that was set back makes no end before the start
-        change["end_time"] = sa.case((submissions.c.start_time > now, submissions.c.start_time), else_=now)
+        end_time = sa.literal(now, submissions.c.end_time.type)
+        change["end_time"] = sa.case((submissions.c.start_time > now, submissions.c.start_time), else_=end_time)
     if state is not SubmissionState.RUNNING:
         change |= {"worker_id": None, "lease_expire_time": None}
     row = connection.execute(sa.update(submissions).where(where).values(change).returning(submissions)).one_or_none()
