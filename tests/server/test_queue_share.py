@@ -11,8 +11,13 @@ from typer.testing import CliRunner
 
 from grader import errors
 from grader.api.client import GraderClient
+from grader.api.credentials import Credential
 from grader.cli.main import app
+from grader.cli.session import dial
 from grader.config import Settings
+from grader.observability.observer import Observer
+from grader.peers import PeerLimits
+from grader.server.interceptors import CallInterceptor, OpenCalls, current_caller
 from grader.v1 import grader_service_pb2 as api
 from tests.server.keyed import bearer, keyed_server
 from tests.server.processes import until_built
@@ -65,6 +70,28 @@ async def test_clients_without_keys_take_turns(serve, grade, kernel, named):
         single = await placed(other, await other.submit(kernel()))
         assert single.queue_position.ahead_count == (0 if named else 20)
         assert single.user == "" and "client:" not in str(single)
+
+
+async def test_commands_of_a_login_are_one_client(serve, grade, kernel):
+    """Each is a process of its own: a loop of them has the turns of one. The control is another program, which is next."""
+    async with serve(grade, capacity=1) as other:
+        await until_one_runs(other, kernel)
+        ahead = []
+        for _ in range(3):
+            async with dial(other.address, Credential()) as command:
+                ahead.append((await placed(command, await command.submit(kernel()))).queue_position.ahead_count)
+        assert ahead == [0, 1, 2]
+        async with GraderClient(other.address) as program:
+            assert (await placed(program, await program.submit(kernel()))).queue_position.ahead_count == 1
+
+
+@pytest.mark.parametrize(("method", "has_share"), [("Submit", True), ("GetSubmission", False)])
+async def test_a_share_is_made_for_submissions_only(method, has_share):
+    """A digest of the name for each call would be for nothing."""
+    interceptor = CallInterceptor(None, OpenCalls(PeerLimits(total=1, per_address=1)), Observer())
+    context = SimpleNamespace(invocation_metadata=lambda: [("grader-client", "a")])
+    async with interceptor._answering(f"/grader.v1.GraderService/{method}", context):
+        assert bool(current_caller().share) is has_share
 
 
 async def test_a_batch_of_the_class_lets_a_later_one_go_first(serve, grade, kernel, tmp_path):
