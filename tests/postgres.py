@@ -98,10 +98,12 @@ class Postgres:
         """The URL of a database."""
         return f"postgresql://grader@/{name}?host={self.directory}"
 
-    def database(self, *, migrated: bool = True) -> str:
-        """The URL of a new database, with the newest tables or with none."""
-        name = f"t{secrets.token_hex(6)}"
-        self.administer(f'CREATE DATABASE "{name}"' + (' TEMPLATE "migrated"' if migrated else ""))
+    def database(self, *, migrated: bool = True, language: str = "") -> str:
+        """The URL of a new database, with the newest tables or with none. language: it has none, and sorts as this language does."""
+        name, of = f"t{secrets.token_hex(6)}", ' TEMPLATE "migrated"' if migrated else ""
+        if language:
+            of = f" TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE '{language}'"
+        self.administer(f'CREATE DATABASE "{name}"{of}')
         return self.url(name)
 
     @contextmanager

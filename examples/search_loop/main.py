@@ -92,7 +92,8 @@ class Search:
         """Hand all of them in, and those again for which there was no room. The same request ids: none is taken twice."""
         waiting, of_name = {variant: str(uuid.uuid4()) for variant in submissions}, dict[str, Variant]()
         while waiting:
-            results = await self._client.batch_submit([submissions[variant] for variant in waiting], request_ids=list(waiting.values()))
+            kernels = [submissions[variant] for variant in waiting]
+            results = await self._client.batch_submit(kernels, request_ids=list(waiting.values()), batch=True)
             wait_s = 0.0
             for variant, result in zip(tuple(waiting), results, strict=True):
                 if isinstance(result, submission_pb2.Submission):

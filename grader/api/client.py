@@ -113,7 +113,8 @@ class GraderClient:
     tls: whether to speak it, where the address does not specify it; None: with every server but those on this host. ca: the authorities
     to trust, in PEM. key: goes with every call; beyond this host only over TLS, unless plain_text_key. patience_s: how long a watch waits
     for a server that is away; restart_s: how long any call does, once the server has answered anything. A call that is sent again
-    does nothing twice. on_absence: gets a sentence where such an absence lasts, and where it is over.
+    does nothing twice. on_absence: gets a sentence where such an absence lasts, and where it is over. client_name: whose turns in the queue
+    a client without a key takes; "": its own.
     """
 
     def __init__(
@@ -128,9 +129,10 @@ class GraderClient:
         patience_s: float = 60.0,
         restart_s: float = 0.0,
         on_absence: Callable[[str], None] = lambda sentence: None,
+        client_name: str = "",
     ) -> None:
         self.address, self._tls = channels.route(address, tls)
-        self._key, self._ca = key, ca
+        self._key, self._ca, self._client_name = key, ca, client_name or uuid.uuid4().hex
         if key:
             channels.check_key(key, self.address, tls=self._tls, plain_text=plain_text_key)
         self._deadline_s, self._patience_s, self._restart_s = deadline_s, patience_s, restart_s
@@ -144,7 +146,7 @@ class GraderClient:
             self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
         self._stub = grader_service_pb2_grpc.GraderServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
         # Not by gRPC's call credentials: those refuse plain text on loopback, too.
-        header = ("authorization", f"Bearer {self._key}") if self._key else (channels.CLIENT_HEADER, uuid.uuid4().hex)
+        header = ("authorization", f"Bearer {self._key}") if self._key else (channels.CLIENT_HEADER, self._client_name)
         for name, call in vars(self._stub).items():
             setattr(self._stub, name, partial(call, metadata=(header,)))
         return self
@@ -153,21 +155,26 @@ class GraderClient:
         await self._channel.close(None)
 
     async def submit(
-        self, submission: submission_pb2.Submission, *, request_id: str = "", allow_cached_result: bool = False
+        self, submission: submission_pb2.Submission, *, request_id: str = "", allow_cached_result: bool = False, batch: bool = False
     ) -> submission_pb2.Submission:
         """Hand a kernel in. Safe to retry: without a request_id, one is made for this call. allow_cached_result: it may end at once
-        with the result of an identical submission of yours."""
+        with the result of an identical submission of yours. batch: all that are not so go before it."""
         request_id = request_id or str(uuid.uuid4())
-        request = api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result)
+        request = api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result, batch=batch)
         return await self._answer(self._stub.Submit, request)
 
     async def batch_submit(
-        self, submissions: Sequence[submission_pb2.Submission], *, request_ids: Sequence[str] = (), allow_cached_result: bool = False
+        self,
+        submissions: Sequence[submission_pb2.Submission],
+        *,
+        request_ids: Sequence[str] = (),
+        allow_cached_result: bool = False,
+        batch: bool = False,
     ) -> list[submission_pb2.Submission | GraderError]:
-        """Hand in at most 100 kernels at once. For each the submission, or the exception that `submit` would have raised."""
+        """Hand in at most 100 kernels at once, as `submit` does. For each the submission, or the exception that it would have raised."""
         ids = request_ids or [str(uuid.uuid4()) for _ in submissions]
         requests = [
-            api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result)
+            api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result, batch=batch)
             for submission, request_id in zip(submissions, ids, strict=True)
         ]
         request = api.BatchSubmitRequest(requests=requests)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -96,6 +97,7 @@ def dial(
         patience_s=reach_s,
         restart_s=restart_s,
         on_absence=lambda sentence: None if quiet else print_note(one_line(sentence)),
+        client_name=f"{os.getuid()}@{os.uname().nodename!a}",  # of this login: each command is a process, and a loop of them one client
     )
 
 

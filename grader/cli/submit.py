@@ -71,12 +71,13 @@ async def submit(
     problem: str | None = None,
     out: Path | None = None,
     request_id: str = "",
-    allow_cached: bool = False,
+    cached: bool = False,
+    batch: bool = False,
     json: bool,
     wait: bool,
 ) -> Exit:
     """Submit, follow to the end unless wait is False, and print. order: as of `build_submission`. out: where the files of a profile are
-    saved. request_id: a UUID; "": a new one."""
+    saved. request_id: a UUID; "": a new one. cached, batch: as of `GraderClient.submit`."""
     if not wait and target.server is None:
         raise UsageError("--no-wait: without --server nothing would be left to grade it; name a server, or wait")
     if out is not None and (order.mode != submission_pb2.MODE_PROFILE or not wait):
@@ -99,7 +100,7 @@ async def submit(
         message.parent = await whole_name(client, order.parent) if order.parent else ""
         request_id = request_id or str(uuid.uuid4())
         with explain_no_answer(target, f"the same command with --request-id {request_id} goes on, and does not submit it twice"):
-            submission = await client.submit(message, request_id=request_id, allow_cached_result=allow_cached)
+            submission = await client.submit(message, request_id=request_id, allow_cached_result=cached, batch=batch)
         if not wait:
             print_submission(submission, json=json)
             return Exit.ACCEPTED
@@ -293,6 +294,7 @@ async def submit_command(
             help="Take the result of an identical submission of yours of the last day, if there is one. Modes test and benchmark only.",
         ),
     ] = False,
+    batch: Annotated[bool, typer.Option("--batch", help="Let all others go first: for one of many that nobody waits for.")] = False,
     skip_sanitizer: Annotated[
         bool,
         typer.Option(
@@ -328,7 +330,7 @@ async def submit_command(
         order.measure_duration.FromNanoseconds(nanoseconds(measure_s, "--measure-s"))
     target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, quiet=json and not sys.stderr.isatty())
     return await submit(
-        target, files, order, problem=problem, out=out, request_id=request_id, allow_cached=allow_cached, json=json, wait=not no_wait
+        target, files, order, problem=problem, out=out, request_id=request_id, cached=allow_cached, batch=batch, json=json, wait=not no_wait
     )
 
 

@@ -53,6 +53,7 @@ class Accepted:
     problem: Problem
     request_id: str
     allow_cached: bool = False
+    batch: bool = False
     policy: AdmissionPolicy = field(default_factory=AdmissionPolicy)
 
 
@@ -157,7 +158,8 @@ def check_submission(
         measure_s=message.measure_duration.ToNanoseconds() / 1e9 if message.HasField("measure_duration") else None,
         skip_sanitizer=message.skip_sanitizer,
     )
-    return Accepted(submission=submission, problem=problem, request_id=request.request_id, allow_cached=request.allow_cached_result)
+    allow_cached, batch = request.allow_cached_result, request.batch
+    return Accepted(submission=submission, problem=problem, request_id=request.request_id, allow_cached=allow_cached, batch=batch)
 
 
 def check_sources(sources: Sequence[SourceFile]) -> list[FieldViolation]:

@@ -96,6 +96,7 @@ class Ledger:
         self.database, self.now = database, now  # `now`: the time, by the clock that everything here goes by
         # When the leases of this process end, by a clock that nobody sets. Stored are times that other processes go by.
         self._elapsed_s, self._lease_ends = elapsed_s, dict[transactions.LeaseKey, float]()
+        self._turns = itertools.count(1)
         self.changes = changes or Changes()
         self.artifacts = ArtifactRecords(database)
         self.identities = Identities(database, now)
@@ -136,16 +137,17 @@ class Ledger:
         policy: AdmissionPolicy = _UNLIMITED,
         allow_cached: bool = False,
         share: str = "",
+        batch: bool = False,
     ) -> Submission:
         """Put a submission into the queue, under this policy. A request id that came before gives the submission that it made.
 
         allow_cached: where this user has submitted the same before, it has ended with that result when this returns. share: whose turn in
-        the queue it takes; "": the user's.
+        the queue it takes; "": the user's. batch: it lets all others go first.
         """
         submission_id = secrets.token_hex(8)
         submitted = await self.database.write(
             lambda connection: transactions.submit(
-                connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached, share
+                connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached, share, batch
             )
         )
         self.changes.made(new_submission)
@@ -257,7 +259,7 @@ class Ledger:
         def take(connection: sa.Connection) -> list[Lease]:
             counts = queue.choices_to_lease(connection, device_kinds, known_kinds)
             choices, count = tuple(counts), min(limit, sum(counts.values()))  # to look for one more takes as long as to take one
-            leased = (transactions.lease(connection, now, worker_id, expire_time, choices) for _ in range(count))
+            leased = (transactions.lease(connection, now, worker_id, expire_time, choices, next(self._turns)) for _ in range(count))
             return list(itertools.takewhile(lambda leased_one: leased_one is not None, leased))  # type: ignore[arg-type]
 
         leases = await self.database.write(take)
@@ -269,14 +271,12 @@ class Ledger:
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""
         expire_time = self.now() + timedelta(seconds=ttl_s)
-        end_s = self._elapsed_s() + ttl_s
+        self._lease_ends[_key(lease)] = self._elapsed_s() + ttl_s  # before the write: an `expire` may be in the same one
         try:
-            cancelled = await self.database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
+            return await self.database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
         except LeaseLost:
             self._lease_ends.pop(_key(lease), None)
             raise
-        self._lease_ends[_key(lease)] = end_s
-        return cancelled
 
     async def append(self, lease: Lease, facts: Sequence[wire.Fact]) -> None:
         """Write facts of this attempt down."""

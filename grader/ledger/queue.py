@@ -1,8 +1,10 @@
 """The order in which submissions are taken up, and what is known of when.  One order for leases, positions and estimates.
 
 By priority, then by share, which is a user's, or a client's on a server without keys: who has fewest running now, then who used the
-devices least recently (`charge`), then who came first. Of one share and priority always by number. What a rejudge asked for comes last,
-belongs to no share, and is taken by number.
+devices least recently (`charge`), then who came first. Of one share and priority always by number. What a rejudge asked for comes after
+users' submissions, belongs to no share, and is taken by number; the class `batch` comes after all. Of each FIRST_COME_TURN turns of a
+server one goes to the first that came of the quickest mode, whatever its share and class: shares that are new, or have more, do not keep
+it waiting for ever. Positions leave these turns out.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ PRIORITIES = {
     wire.Mode.RANKED: 2,
 }
 REJUDGE_PRIORITY = 3
+BATCH_PRIORITY = 10  # more than all of these, and added to the mode's
 FIRST_PRIORITY = -1  # what an administrator put before all others
+FIRST_COME_TURN = 7  # a prime: devices that are free in turn do not always meet the same
 RECENT_COUNT = 200  # graded submissions that estimates are drawn from
 _NO_USAGE = -1e300
 # Built once: to build a statement takes longer than to run it.
@@ -88,14 +92,15 @@ def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], know
     }
 
 
-def next_number(choices: Sequence[str]) -> sa.Select[tuple[int]]:
-    """The number of the submission that is next among those that ask for one of these."""
+def next_number(choices: Sequence[str], *, first_come: bool) -> sa.Select[tuple[int]]:
+    """The number of the submission that is next among those that ask for one of these. first_come: of its mode, whatever its share."""
     ordered, running, weight = _with_shares()
+    order = (submissions.c.priority % BATCH_PRIORITY,) if first_come else (submissions.c.priority, running, weight)
     return (
         sa.select(submissions.c.number)
         .select_from(ordered)
         .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.device_kind.in_(choices))
-        .order_by(submissions.c.priority, running, weight, submissions.c.number)
+        .order_by(*order, submissions.c.number)
         .limit(1)
         .with_for_update(skip_locked=True, of=submissions)
     )

@@ -83,9 +83,9 @@ FIRST_USE = sa.insert(usage)
 
 
 @lru_cache(maxsize=64)
-def take_next(choices: tuple[str, ...]) -> sa.sql.dml.ReturningUpdate[Any]:
+def take_next(choices: tuple[str, ...], *, first_come: bool) -> sa.sql.dml.ReturningUpdate[Any]:
     """Give the next submission that asks for one of these to a worker."""
-    following = queue.next_number(choices).scalar_subquery()
+    following = queue.next_number(choices, first_come=first_come).scalar_subquery()
     return (
         sa.update(submissions)
         .where(submissions.c.number == following, submissions.c.state == SubmissionState.QUEUED)
@@ -168,10 +168,10 @@ class SubmissionFilter:
     def _where(self, problem_id: str, state: SubmissionState | None, verdict: Verdict | None) -> list[sa.ColumnElement[bool]]:
         conditions: list[sa.ColumnElement[bool]] = [submissions.c.rejudge_id.is_(None)]
         user: str | None = self.user or None
-        opened = () if self.tag else sorted(self.open_competitions)
+        opened = () if self.tag else sorted(filter(None, self.open_competitions))
         if self.seen_by is not None and self.competition_id not in opened:
             is_opened = submissions.c.competition_id.in_(opened)
-            if self.competition_id or not opened or self.user == self.seen_by:
+            if self.competition_id or not opened or (self.user and self.user == self.seen_by):
                 conditions += [sa.false()] if user not in (None, self.seen_by) else []
                 user = self.seen_by
             else:
@@ -180,7 +180,9 @@ class SubmissionFilter:
             by_tag = sa.select(submission_tags.c.number).where(submission_tags.c.tag == self.tag)
             conditions.append(submissions.c.number.in_(by_tag if user is None else by_tag.where(submission_tags.c.user_name == user)))
         if self.id_prefix:  # a range of the index, which a database may sort by its language; not LIKE, which ignores case in SQLite
-            last = self.id_prefix.ljust(64, "z")
+            # Some sort two letters as one that follows them, such as "aa" in Danish and "dd" in Welsh: then all that follows is read.
+            pairs = (sa.literal("aa") > "z", "å" * 64), (sa.literal("dd") > "dz", "z" * 64)
+            last = sa.case(*pairs, else_=self.id_prefix.ljust(64, "z"))
             is_meant = sa.func.substr(submissions.c.submission_id, 1, len(self.id_prefix)) == self.id_prefix
             by_id = sa.select(submissions.c.number).where(submissions.c.submission_id.between(self.id_prefix, last), is_meant)
             conditions.append(submissions.c.number.in_(by_id))

@@ -112,7 +112,8 @@ def _move(
     """Change the one row that `where` finds to state, and write the event of it; None where no row is found."""
     change = {"state": state, "event_count": submissions.c.event_count + 1, **values}
     if state.final:  # a clock that was set back makes no end before the start
-        change["end_time"] = sa.case((submissions.c.start_time > now, submissions.c.start_time), else_=now)
+        end_time = sa.literal(now, submissions.c.end_time.type)
+        change["end_time"] = sa.case((submissions.c.start_time > now, submissions.c.start_time), else_=end_time)
     if state is not SubmissionState.RUNNING:
         change |= {"worker_id": None, "lease_expire_time": None}
     row = connection.execute(sa.update(submissions).where(where).values(change).returning(submissions)).one_or_none()
@@ -141,9 +142,10 @@ def submit(
     policy: AdmissionPolicy,
     allow_cached: bool = False,
     share: str = "",
+    batch: bool = False,
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
-    an identical one."""
+    an identical one. batch: it lets all others go first."""
     digest = records.body_digest(new_submission, problem)
     request_key = records.request_key(new_submission.user, request_id) if request_id else None
     if request_key:
@@ -169,7 +171,7 @@ def submit(
             **{"attempt": 0, "fault_count": 0, "judgement_count": 0, "cancel_requested": False, "event_count": 1},
             "user_name": new_submission.user,
             "share": share or new_submission.user,
-            "priority": queue.PRIORITIES[new_submission.mode],
+            "priority": queue.PRIORITIES[new_submission.mode] + queue.BATCH_PRIORITY * batch,
             "tags": ",".join(new_submission.tags),
             "annotations": records.to_text(new_submission.annotations) if new_submission.annotations else "",
         },
@@ -269,10 +271,12 @@ def get_problem(connection: sa.Connection, digest: str) -> Problem:
     return records.problem(connection.execute(statements.PROBLEM, {"by_digest": digest}).scalar_one())
 
 
-def lease(connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...]) -> Lease | None:
-    """Take the next that asks for one of these; see `queue.choices_to_lease`."""
+def lease(
+    connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...], turn: int = 1
+) -> Lease | None:
+    """Take the next that asks for one of these; see `queue.choices_to_lease`. turn: of this server, from 1."""
     taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
-    row = connection.execute(statements.take_next(choices), taking).one_or_none()
+    row = connection.execute(statements.take_next(choices, first_come=turn % queue.FIRST_COME_TURN == 0), taking).one_or_none()
     if row is None:
         return None
     _moved(connection, row, now, SubmissionState.RUNNING)

@@ -26,10 +26,10 @@ from grpc_status import rpc_status
 from grader.api.channels import CLIENT_HEADER
 from grader.api.statuses import to_status
 from grader.errors import CallRefused, FieldViolation, InvalidRequest
-from grader.model import Caller
+from grader.model import Caller, Scope
 from grader.observability.observer import Observer
 from grader.peers import PeerCount, PeerLimits, address_of_peer
-from grader.server.auth import Authenticator
+from grader.server.auth import METHODS, Authenticator
 from grader.server.connections import trim_memory
 from grader.server.request_limits import check_fields, check_size
 
@@ -234,7 +234,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         if caller is not None:
             enter_call(caller)
             structlog.contextvars.bind_contextvars(user=caller.user, key=caller.key_id)
-        elif self._gate is None:
+        elif self._gate is None and METHODS.get(name) is Scope.SUBMIT:
             enter_call(Caller(share=self._share(context)))
         try:
             try:

@@ -244,6 +244,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             policy=checked.policy,
             allow_cached=checked.allow_cached,
             share=interceptors.current_caller().share,
+            batch=checked.batch,
         )
         log.info("submission_accepted", submission=submission.submission_id, problem=submission.new.problem_id)
         return submission

@@ -17,14 +17,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("submission", "request_id", "allow_cached_result")
+    __slots__ = ("submission", "request_id", "allow_cached_result", "batch")
     SUBMISSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ALLOW_CACHED_RESULT_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
     submission: _submission_pb2.Submission
     request_id: str
     allow_cached_result: bool
-    def __init__(self, submission: _Optional[_Union[_submission_pb2.Submission, _Mapping]] = ..., request_id: _Optional[str] = ..., allow_cached_result: _Optional[bool] = ...) -> None: ...
+    batch: bool
+    def __init__(self, submission: _Optional[_Union[_submission_pb2.Submission, _Mapping]] = ..., request_id: _Optional[str] = ..., allow_cached_result: _Optional[bool] = ..., batch: _Optional[bool] = ...) -> None: ...
 
 class BatchSubmitRequest(_message.Message):
     __slots__ = ("requests",)

@@ -18,7 +18,7 @@ import structlog
 
 from grader import devices
 from grader.api.conversion import from_enum, to_message
-from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, parse, resource_id, violation
+from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, parse, resource_id, violation
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.intake import gate
 from grader.model import Problem, Report, SubmissionState
@@ -43,6 +43,7 @@ BATCH = 16  # submissions decided in one transaction: so long others wait for th
 POLL_S = 5.0  # what another server left undone is found so late
 PATIENCE_S = 2.0  # for what facts decide, before CreateRejudge answers
 CAUSE_CHARS = 1000
+RUNS_NAMED = 10  # of those that a rejudge waits for
 NAMED_LIMIT = 10_000  # submissions that one request may name; by problem or competition it is any number
 TOP_LIMIT = 100_000
 
@@ -186,7 +187,9 @@ class RejudgeCalls:
         def read(connection: sa.Connection) -> rejudge_pb2.Rejudge:
             rejudge = rejudges.get(connection, rejudge_id)
             decided = rejudge.state is not RejudgeState.RUNNING or rejudge.pending_count == rejudge.failed_count
-            return _rejudge_to_proto(rejudge, rejudges.changes(connection, rejudge_id, competitions) if decided else ())
+            if decided:
+                return _rejudge_to_proto(rejudge, rejudges.changes(connection, rejudge_id, competitions))
+            return _rejudge_to_proto(rejudge, runs=rejudges.pending_runs(connection, rejudge_id, RUNS_NAMED))
 
         return await self._read(read)
 
@@ -303,9 +306,13 @@ def _violations(order: RejudgeOrder) -> Iterator[FieldViolation]:
         yield FieldViolation("device_kind", f"{order.device_kind[:64]!r} is not a device; write {devices.FORMS}, or leave it out")
 
 
-def _rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = ()) -> rejudge_pb2.Rejudge:
+def _rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = (), runs: Sequence[str] = ()) -> rejudge_pb2.Rejudge:
     message = to_message(
-        rejudge_pb2.Rejudge, rejudge, rejudge.order, changes=[to_message(rejudge_pb2.RejudgeChange, change) for change in changes]
+        rejudge_pb2.Rejudge,
+        rejudge,
+        rejudge.order,
+        changes=[to_message(rejudge_pb2.RejudgeChange, change) for change in changes],
+        pending_runs=[full_name(SUBMISSIONS, run_id) for run_id in runs],
     )
     if rejudge.state is not RejudgeState.APPLIED:
         for change in message.changes:

@@ -314,6 +314,13 @@ def _rejudge(connection: sa.Connection, row: sa.Row[Any]) -> Rejudge:
     return Rejudge(**columns, **counts, order=_order(row.document), state=state, user=row.user_name)
 
 
+def pending_runs(connection: sa.Connection, rejudge_id: str, limit: int) -> Sequence[str]:
+    """Return the ids of runs that are not over, oldest first: one that is stuck is soon the first."""
+    mine = sa.and_(rejudge_items.c.rejudge_id == rejudge_id, rejudge_items.c.verdict.is_(None))
+    query = sa.select(_RUN.c.submission_id).join(rejudge_items, rejudge_items.c.run_number == _RUN.c.number)
+    return connection.scalars(query.where(mine, _RUN.c.state.not_in(GAVE_UP)).order_by(_RUN.c.number).limit(limit)).all()
+
+
 def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition]) -> list[Change]:
     """Return a change for each submission that this rejudge judges or ranks otherwise, in the order of submission."""
     listed = _listed(connection, rejudge_id)

@@ -38,7 +38,7 @@ FACT_LIMIT, FACTS_LIMIT_BYTES = 100_000, 256 * 1024 * 1024  # of an attempt
 CANCEL_S = 120.0  # how long a worker may take until the boxes of an attempt are gone
 LOSS_LIMIT = 3  # a submission that was at so many workers when they were lost is not given to another one
 LOSSES_KEPT = 10_000
-MODE_WAIT_S = 60.0  # how long a submission waits for a worker with its mode's package: such a one may only be away for a moment
+MODE_WAIT_S = 60.0  # how long a worker with a mode's package is waited for: such a one may only be away for a moment
 LEASE_LIMIT_BYTES = 48 * 1024 * 1024  # below what a message may have; sources are at most 1 MiB, a problem may carry weights and modules
 _LEASE = TypeAdapter(Lease)
 FACT_TYPES = get_args(wire.Fact)
@@ -258,6 +258,7 @@ class RemoteFleet:
             if isinstance(kinds := json.loads(memory.read_bytes()), list):
                 self._known = dict.fromkeys(kind for kind in kinds if isinstance(kind, str))
         self._changed = asyncio.Event()
+        self._mode_ends: dict[tuple[str, wire.Mode], float] = {}  # by device and mode: when no worker that has both is waited for any more
         self._losses: OrderedDict[str, int] = OrderedDict()
         self._cordoned: frozenset[str] = frozenset()
 
@@ -267,6 +268,7 @@ class RemoteFleet:
         if (before := self._workers.get(node)) is not None:
             before.lose("was replaced by a new connection of the same node")
         self._workers[node] = worker
+        self._mode_ends = {key: end_s for key, end_s in self._mode_ends.items() if not worker.offers(key[0])}  # it may have the package
         if new_kinds := dict.fromkeys(kind for kind in worker.standing.device_kinds if kind not in self._known):
             self._known |= new_kinds
             with suppress(OSError):
@@ -347,12 +349,12 @@ class RemoteFleet:
         kind, mode = submission.device_kind, submission.mode
         if kind and self._known and not devices.is_offered(kind, self.device_kinds()):
             raise NoSuchDevice(kind, self.device_kinds())
-        loop, end_s = asyncio.get_running_loop(), None
+        loop = asyncio.get_running_loop()
         while True:
             fitting = [worker for worker in self._workers.values() if worker.offers(kind)]
             able = [worker for worker in fitting if mode not in worker.missing_modes]
             lacking = bool(fitting) and not able
-            end_s = (end_s or loop.time() + self._mode_wait_s) if lacking else None
+            end_s = self._mode_ends.setdefault((kind, mode), loop.time() + self._mode_wait_s) if lacking else None
             if end_s is not None and loop.time() >= end_s:
                 raise ModeNotInstalled(f"MODE_{mode.name} is not installed at any worker; install {PACKAGE} there")
             if workers := [worker for worker in able if worker.room]:

@@ -86,6 +86,8 @@ class SubmitPage:
             refused = refused or _OTHER_SESSION
         if caller is None or refused:
             return await self._page(request, form, {"form": [refused]}, 403)
+        if not caller.user:  # nobody signs in here: each browser takes turns, by half of its token, which opens no form
+            caller = replace(caller, share=f"client:{fields[TOKEN_FIELD][:32]}")
         try:
             # A task of its own: who calls is kept for each task, and one task of the web port serves every request of a connection.
             submission = await asyncio.create_task(self._take(caller, to_request(form)))

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -12,7 +13,7 @@ from grader.model import Failure, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
 from tests import fakes
-from tests.clock import Seconds
+from tests.clock import Clock, Seconds
 
 FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
 
@@ -169,6 +170,15 @@ async def test_a_heartbeat_keeps_a_lease(ledger, clock):
     assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
 
 
+async def test_a_heartbeat_that_is_on_its_way_keeps_a_lease(ledger, clock):
+    """Leases are looked for that are over while it is written: this one was, and is not any more."""
+    await submit(ledger)
+    held = await lease(ledger)
+    clock.pass_s(31)
+    assert await asyncio.gather(ledger.heartbeat(held, ttl_s=30), ledger.expire()) == [False, []]
+    assert (await ledger.settle(held, fakes.report())).attempt_count == 1
+
+
 @pytest.mark.parametrize("jump_s", [3600, -3600])
 async def test_a_clock_that_is_set_ends_no_lease_of_this_server(location, clock, jump_s):
     """By the time that passed it ends. Another server goes by the stored time, which the next heartbeat writes anew."""
@@ -186,6 +196,14 @@ async def test_a_clock_that_is_set_ends_no_lease_of_this_server(location, clock,
         await lease(ledger)
         clock.pass_s(31)
         assert [one.submission_id for one in await another.expire()] == [made.submission_id]
+
+
+async def test_an_end_is_the_same_time_in_every_zone(location):
+    """Of a clock that says its time in another zone than the ledger keeps it in."""
+    clock = Clock(datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2))))
+    async with Ledger.open(location, now=clock) as ledger:
+        waiting = await submit(ledger)
+        assert (await ledger.cancel(waiting.submission_id)).end_time == clock()
 
 
 async def test_no_end_is_before_its_start(ledger, clock):

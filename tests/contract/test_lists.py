@@ -1,11 +1,16 @@
 """Which submissions a list shows, on both databases, and that a ledger's size is not in what it costs."""
 
+import itertools
 import random
+
+import pytest
+import sqlalchemy as sa
 
 from grader.ledger import Ledger
 from grader.ledger.statements import SubmissionFilter
 from grader.model import SubmissionState, Verdict
 from tests.board_rows import filled, rows
+from tests.postgres import postgres  # noqa: F401  # a fixture
 
 RARE = Verdict.COMPILE_ERROR
 OPEN = frozenset({"spring"})
@@ -22,7 +27,7 @@ def varied(count):
 
 def matches(row, wanted, problem_id, states):
     """Return whether a list shows the row, by the words of `SubmissionFilter`."""
-    seen = wanted.seen_by in (None, row["user_name"]) or row["competition_id"] in wanted.open_competitions
+    seen = wanted.seen_by in (None, row["user_name"]) or row["competition_id"] in wanted.open_competitions - {""}
     equal = {"user_name": wanted.user, "competition_id": wanted.competition_id, "problem_id": problem_id}
     return (
         seen
@@ -34,17 +39,19 @@ def matches(row, wanted, problem_id, states):
 
 
 async def test_a_list_shows_what_its_filters_and_its_reader_allow(ledger):
-    """All combinations, page by page, compared with a look at each row."""
+    """All combinations of readers and what they ask for, page by page, compared with a look at each row. What is in no competition is not
+    opened to readers by an empty name."""
     made = list(varied(300))
     await filled(ledger, made)
     prefix = made[7]["submission_id"][:2]
     choices = {
         **{"user": ["", "user-1"], "competition_id": ["", "spring", "autumn"], "seen_by": [None, "user-1", "user-2", ""]},
-        **{"open_competitions": [(), OPEN], "verdicts": [(), (RARE,), (RARE, Verdict.ACCEPTED)], "id_prefix": ["", prefix, "F", "zz"]},
+        **{"open_competitions": [frozenset(), OPEN, OPEN | {""}]},
     }
+    others = {"verdicts": [(), (RARE,), (RARE, Verdict.ACCEPTED)], "id_prefix": ["", prefix, "F", "zz"]}
     rng = random.Random(5)
-    for _ in range(150):
-        wanted = SubmissionFilter(**{name: rng.choice(values) for name, values in choices.items()})
+    for values, name in itertools.product(itertools.product(*choices.values()), others):
+        wanted = SubmissionFilter(**dict(zip(choices, values, strict=True)), **{name: rng.choice(others[name])})
         problem_id = rng.choice(["", "sum"])
         states = rng.choice([(), (SubmissionState.SUCCEEDED,), (SubmissionState.FAILED, SubmissionState.SUCCEEDED)])
         shown, before = [], None
@@ -54,6 +61,22 @@ async def test_a_list_shows_what_its_filters_and_its_reader_allow(ledger):
             if before is None:
                 break
         assert shown == [row["submission_id"] for row in reversed(made) if matches(row, wanted, problem_id, states)], wanted
+
+
+@pytest.mark.parametrize(("language", "pair"), [("da", "aa"), ("cy", "dd"), ("en", "")])
+async def test_ids_are_found_by_their_beginning_however_a_database_sorts(postgres, language, pair):  # noqa: F811
+    """Where two letters are one that follows them, also across the end of what is asked for. The control is a language without any."""
+    async with Ledger.open(postgres.database(language=language)) as ledger:
+        made = list(rows(64))
+        for row, letters in zip(made, itertools.product("0adf", repeat=3), strict=True):
+            row["submission_id"] = "".join(letters) + row["submission_id"][3:]
+        await filled(ledger, made)
+        follows = await ledger.database.read(lambda connection: connection.scalar(sa.select(sa.literal(pair) > f"{pair[:1]}z")))
+        assert follows == bool(pair)
+        for prefix in {row["submission_id"][:length] for row in made for length in (1, 2, 3, 4)}:
+            shown, _ = await ledger.page(size=64, submission_filter=SubmissionFilter(id_prefix=prefix))
+            expected = {row["submission_id"] for row in made if row["submission_id"].startswith(prefix)}
+            assert {submission.submission_id for submission in shown} == expected, prefix
 
 
 LISTS = [

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from grader.errors import NotWaiting, SubmissionNotFound
-from grader.ledger.queue import positions
+from grader.ledger.queue import FIRST_COME_TURN, positions
 from grader.ledger.tables import usage
 from grader.model import Failure
 from sandbox.protocol import wire
@@ -112,6 +112,40 @@ async def test_a_batch_of_a_client_without_a_key_delays_another_by_one(ledger, c
     assert running.submission.new.user == ""
 
 
+async def test_a_loop_of_new_shares_does_not_keep_others_waiting(ledger, clock):
+    """Each goes before what another share with some use has queued, but for the turns by number."""
+    new, problem = fakes.new_submission(), fakes.problem()
+    queued = [(await ledger.submit(new, problem, share="client:many")).submission_id for _ in range(5)]
+    turns = []
+    for number in range(1, 3 * FIRST_COME_TURN + 1):
+        held = await lease(ledger)
+        clock.pass_s(2)
+        await ledger.settle(held, fakes.report())
+        turns += [number] if held.submission.submission_id in queued else []
+        await ledger.submit(new, problem, share=f"client:{number}")
+    assert turns == [1, *(FIRST_COME_TURN * nth for nth in (1, 2, 3))]
+
+
+@pytest.mark.parametrize("batch", [True, False])
+async def test_the_class_batch_lets_all_others_go_first_and_never_starves(ledger, clock, batch):
+    """Also those of a slower mode, of the same user, and that come later; it gets the turns by number. The control is of no class."""
+    new, problem = fakes.new_submission(user="own"), fakes.problem()
+    queued = [await ledger.submit(replace(new, mode=wire.Mode.TEST), problem, batch=batch) for _ in range(3 * FIRST_COME_TURN)]
+    of_batch = {submission.submission_id for submission in queued}
+    turns = []
+    for number in range(1, 2 * FIRST_COME_TURN + 1):
+        last = await ledger.submit(replace(new, mode=wire.Mode.RANKED), problem)
+        foretold = positions(await ledger.queue(), 1)
+        assert (foretold[last.submission_id].ahead_count < len(queued)) is batch
+        held = await lease(ledger)
+        clock.pass_s(2)
+        await ledger.settle(held, fakes.report())
+        turns += [number] if held.submission.submission_id in of_batch else []
+    assert turns == ([FIRST_COME_TURN, 2 * FIRST_COME_TURN] if batch else list(range(1, 2 * FIRST_COME_TURN + 1)))
+    await ledger.take_first(queued[-1].submission_id)
+    assert (await lease(ledger)).submission.submission_id == queued[-1].submission_id
+
+
 async def test_shares_that_count_no_more_are_forgotten(ledger, clock):
     """With the first use of a new one, so that clients that come and go leave nothing."""
     for share in ("client:a", "client:b", "client:c"):
@@ -168,6 +202,9 @@ async def test_what_we_spoil_is_not_charged(ledger, clock):
         if user in ("spoiled", "drained"):
             await ledger.cancel(held.submission.submission_id)
     await ledger.cancel((await lease(ledger)).submission.submission_id)  # the fresh one's
+    await submit(ledger, "between", FIRST_COME_TURN - 5)
+    for _ in range(FIRST_COME_TURN - 5):
+        await grade(ledger, clock)  # up to the turn by number
     for user in ("canceller", "graded", "drained", "spoiled"):
         await submit(ledger, user)
     assert [await grade(ledger, clock) for _ in range(4)] == ["drained", "spoiled", "graded", "canceller"]

@@ -125,7 +125,8 @@ class FullQueue:
     def __init__(self):
         self.asked = []
 
-    async def batch_submit(self, submissions, *, request_ids):
+    async def batch_submit(self, submissions, *, request_ids, batch):
+        assert batch
         self.asked.append(list(request_ids))
         first = submission_pb2.Submission(name=f"submissions/{request_ids[0]}")
         return [first, *(QueueFull(1, retry_s=0.0) for _ in submissions[1:])]

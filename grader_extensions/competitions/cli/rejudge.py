@@ -61,7 +61,7 @@ async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, display: 
     answered_s, sentence, pause_s = loop.time(), "", POLL_FIRST_S
     while rejudge.state == RUNNING and rejudge.pending_count > rejudge.failed_count:
         decided = rejudge.submission_count - rejudge.pending_count
-        line = f"{decided} of {rejudge.submission_count} judged ({rejudge.rerun_count} by runs)"
+        line = f"{decided} of {rejudge.submission_count} judged ({rejudge.rerun_count} by runs){_waited_for(rejudge)}"
         if line != sentence:
             display.say(line)
             sentence = line
@@ -92,7 +92,7 @@ def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator
     yield plain(f"{one_line(rejudge.name)}: {_state(rejudge)}", "bold")
     yield plain(one_line(rejudge.cause))
     counts = f"{rejudge.submission_count} submissions: {rejudge.refolded_count} judged by their facts, {rejudge.rerun_count} by runs"
-    yield plain(counts + (f"; {rejudge.pending_count} not decided yet" if rejudge.pending_count else ""))
+    yield plain(counts + (f"; {rejudge.pending_count} not decided yet{_waited_for(rejudge)}" if rejudge.pending_count else ""))
     if rejudge.changes:
         yield Text()
         yield _table(rejudge, kind)
@@ -109,6 +109,10 @@ def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator
     elif rejudge.HasField("end_time"):
         ended = formatting.utc(rejudge.end_time)
         yield plain(f"\n{_state(rejudge).lower()} at {ended} UTC; the same command with --again TEXT makes another")
+
+
+def _waited_for(rejudge: rejudge_pb2.Rejudge) -> str:
+    return f"; waiting for {one_line(rejudge.pending_runs[0])}" if rejudge.pending_runs else ""
 
 
 def _table(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Table:

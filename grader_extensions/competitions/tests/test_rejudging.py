@@ -186,15 +186,21 @@ async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(
 
 
 async def test_a_rejudge_is_counts_until_all_is_decided(serve, kernel, finished):
-    """What one changes is shown once the other is decided, or dropped: each look would make all boards anew."""
+    """What one changes is shown once the other is decided, or dropped: each look would make all boards anew. Until then it says which run
+    it waits for, which may be stuck."""
     async with serve() as client:
         right, _ = [await finished(client, await client.submit(kernel(order))) for order in ("accept", "wrong")]
     async with serve(Regrade(wrong="hang", accept="wrong")) as client:
         made = await create(client, problem="problems/sum", method=rejudge_pb2.REJUDGE_METHOD_RUN)
         found = await until_ready(client, made, lambda one: one.pending_count == 1)
         assert found.rerun_count == 2 and not found.changes
+        (run,) = found.pending_runs
+        assert "not decided yet; waiting for " + run in "".join(str(part) for part in command.render(found, 0))
+        assert (await client.get_submission(run)).state == submission_pb2.SUBMISSION_STATE_RUNNING
+        assert not (await client.list_rejudges()).rejudges[0].pending_runs
         await client.discard_rejudge(made.name)
-        assert [change.submission for change in (await client.get_rejudge(made.name)).changes] == [right.name]
+        dropped = await client.get_rejudge(made.name)
+        assert [change.submission for change in dropped.changes] == [right.name] and not dropped.pending_runs
 
 
 async def test_the_same_request_goes_on_with_what_failed(serve, handed_in, competition):

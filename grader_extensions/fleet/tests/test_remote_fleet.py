@@ -326,6 +326,31 @@ async def test_a_mode_whose_workers_are_away_for_a_moment_is_waited_for(fleet, a
             assert await grading == []
 
 
+async def test_a_mode_is_waited_for_once_and_not_by_each_submission(fleet, address) -> None:
+    """Each would hold a place for others in vain. A worker that joins may have the package: after it the wait begins anew."""
+    given = lease()
+    profile = replace(given, submission=replace(given.submission, new=replace(given.submission.new, mode=wire.Mode.PROFILE)))
+
+    async def lacks_it(worker) -> None:
+        grading = asyncio.create_task(graded(fleet, profile))
+        await worker.end((await worker.grade()).attempt, ModeNotInstalled.reason, "MODE_PROFILE is not installed here")
+        with pytest.raises(WorkerLost):
+            await grading
+
+    async with inside(address, standing(capacity=1)) as first:
+        await lacks_it(first)
+        for fleet._mode_wait_s in (0.01, 3600.0):
+            async with asyncio.timeout(60):
+                with pytest.raises(ModeNotInstalled):
+                    await graded(fleet, profile)
+        async with inside(address, standing(capacity=1)) as second:
+            await lacks_it(second)
+            grading = asyncio.create_task(graded(fleet, profile))
+            await asyncio.sleep(0.05)
+            assert not grading.done()
+            grading.cancel()
+
+
 async def test_a_device_that_there_never_was_is_refused_and_not_waited_for(fleet, address) -> None:
     """It was in the queue when the server forgot its devices."""
     async with inside(address, standing("cuda", "cuda:0")):

@@ -8,12 +8,14 @@ from unittest import mock
 
 import aiohttp
 import pytest
+import sqlalchemy as sa
 from aiohttp.test_utils import make_mocked_request
 from multidict import MultiDict
 
 from grader.api.client import GraderClient
 from grader.errors import CallRefused, FieldViolation, InvalidRequest, InvalidSubmission
 from grader.ledger import Ledger
+from grader.ledger.tables import submissions
 from grader.model import Scope, SourceFile
 from grader.peers import PeerLimits
 from grader.server.running import serving
@@ -278,6 +280,20 @@ async def test_a_server_without_keys_takes_forms_of_this_host(open_server):
         page = await anybody.hidden("/submit")
         answer, text = await send(anybody, page={**page, "token": "x"})
         assert answer.status == 403 and shown(text)[0] == [("kernel.cu", GOOD)]
+
+
+async def test_browsers_take_turns_on_a_server_without_keys(open_server):
+    """Each has a share of the queue, however often it connects. A share is not enough to send a form."""
+    async with open_server(auth="none") as ann, reader(ann.base) as bob:
+        ids = [made_of((await send(browser))[0]) for browser in (ann, bob, ann)]
+        query = sa.select(submissions.c.submission_id, submissions.c.share)
+        shares = dict(await ann.ledger.database.read(lambda connection: connection.execute(query).all()))
+        first, second, third = (shares[submission_id] for submission_id in ids)
+        assert first == third and first != second and "" not in shares.values()
+        page = await ann.hidden("/submit")
+        assert page["token"] not in first
+        answer, _ = await send(ann, page={**page, "token": first.removeprefix("client:")})
+        assert answer.status == 403
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Forwarded-Proto": "https"}])  # the second one is no caller of a server without keys
