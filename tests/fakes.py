@@ -268,6 +268,35 @@ class FakeGrade:
         yield wire.Finished(job_id="job")
 
 
+PROFILE = wire.KernelProfile(
+    tools=(wire.ProfileTool(name="sanitizer", outcome=wire.ToolOutcome.RAN, detail="found 1 error"),),
+    findings=(
+        wire.SanitizerFinding(
+            kind=wire.SanitizerKind.RACE, severity=wire.SanitizerSeverity.ERROR, message="two threads write", path="k.cu", line=3
+        ),
+    ),
+)
+
+
+class LateFindings(FakeGrade):
+    """Has its verdict, waits until it is told, and then says this."""
+
+    def __init__(self, *late: wire.Fact | Exception) -> None:
+        super().__init__()
+        self.late, self.go = late, asyncio.Event()
+
+    async def _facts(self, lease: Lease) -> AsyncIterator[wire.Fact]:
+        async for fact in super()._facts(lease):
+            yield fact
+        yield wire.Progress(stage=wire.Stage.PROFILING)
+        yield wire.AttemptTimeline(spans=())
+        await self.go.wait()
+        for fact in self.late:
+            if isinstance(fact, Exception):
+                raise fact
+            yield fact
+
+
 def wiring(
     grade: FakeGrade | None = None,
     *,

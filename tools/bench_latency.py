@@ -87,7 +87,6 @@ async def _grade(client: GraderClient, cell: LatencyCell, text: str) -> None:
         problem=f"problems/{path.parent.name}",
         sources=[submission_pb2.SourceFile(path=path.name, content=text)],
         mode=f"MODE_{cell.mode.upper()}",
-        skip_sanitizer=True,
     )
     start_s = time.monotonic()
     submission = await client.submit(kernel)

@@ -285,11 +285,14 @@ class GraderClient:
         """Have the server read the files of its competitions again; what differs."""
         return await self._answer(self._stub.ReloadCompetitions, api.ReloadCompetitionsRequest(), LONG_DEADLINE_S)
 
-    async def watch(self, name: str, *, after_sequence: int = 0) -> AsyncIterator[submission_pb2.SubmissionEvent]:
+    async def watch(
+        self, name: str, *, after_sequence: int = 0, until_findings: bool = False
+    ) -> AsyncIterator[submission_pb2.SubmissionEvent]:
         """Events to the final one, across restarts of the server; ServerUnreachable where it stays away for patience_s."""
 
         def call() -> Any:
-            return self._stub.WatchSubmission(api.WatchSubmissionRequest(name=name, after_sequence=after_sequence))
+            request = api.WatchSubmissionRequest(name=name, after_sequence=after_sequence, until_findings=until_findings)
+            return self._stub.WatchSubmission(request)
 
         async with aclosing(self._resumed(call)) as events:
             async for event in events:

@@ -27,6 +27,7 @@ from grader.cli.submissions import print_submission, whole_name
 from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
 from grader.isolations import AUTO
 from grader.v1 import report_pb2, submission_pb2
+from grader.views.formatting import verdict_name
 from grader.views.sanitize import one_line
 from sandbox.protocol.modes import Mode
 
@@ -196,9 +197,12 @@ def described(submission: submission_pb2.Submission, target: Target) -> str:
 
 async def follow(client: GraderClient, name: str, display: ProgressDisplay) -> submission_pb2.Submission:
     """Show events until the last, and return the submission as it then is. A server that restarts is waited for."""
-    client.on_absence = display.say
-    async for event in client.watch(name):
+    client.on_absence, stage = display.say, submission_pb2.STAGE_UNSPECIFIED
+    async for event in client.watch(name, until_findings=True):
         display.feed(event)
+        report, stage = event.submission.report, event.progress.stage or stage
+        if stage == submission_pb2.STAGE_PROFILING and event.submission.HasField("report") and not report.HasField("profile"):
+            display.say(f"{verdict_name(report)}; waiting for the sanitizer, which --skip-sanitizer leaves out")
     return await client.get_submission(name)
 
 

@@ -12,9 +12,9 @@ import secrets
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import assert_never, cast
+from typing import Any, assert_never, cast
 
 import structlog
 
@@ -37,21 +37,26 @@ QUARANTINE_S = 30.0  # how long a submission keeps its place at a device that is
 # lane, where several may be before it, each ranked in ten processes of up to a quarter of an hour.
 SILENCE_LIMIT_S = 3600.0
 LANE_LIMIT_S = 12 * 3600.0
+FINDINGS = (wire.KernelProfile, wire.ArtifactFile)  # that a report gets after its verdict
 UNCOUNTED = frozenset({DeviceQuarantined.reason, HostBroken.reason, WorkerLost.reason})
 
 
-# Grades one attempt: facts as they are found, to the end. Raises where we are at fault. May be stopped at any await.
+# Grades one attempt: facts as they are found, to the end. With the first AttemptTimeline the verdict is known, and what follows counts only
+# as FINDINGS. Raises where we are at fault. May be stopped at any await.
 Grade = Callable[[Lease], AsyncIterator[wire.Fact]]
 
 
 @dataclass(eq=False)
 class _LeaseAttempt:
-    """An attempt that is going on. check wakes its heart; stop, once set, is not changed."""
+    """An attempt that is going on. check wakes its heart; stop, once set, is not changed. report: done once the verdict is known; settled:
+    set once the ledger has it."""
 
     lease: Lease
-    check: asyncio.Event
-    grading: asyncio.Task[Report | Failure | None] | None = None
+    check: asyncio.Event = field(default_factory=asyncio.Event)
+    grading: asyncio.Task[Failure | None] | None = None
     stop: StopReason | None = None
+    report: asyncio.Future[Report] = field(default_factory=asyncio.Future)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
     unwritten: Sequence[wire.Fact] = ()  # the last facts, which are written with the verdict
 
     def end(self, why: StopReason) -> None:
@@ -214,7 +219,7 @@ class Dispatcher:
             self.worker_id, limit, ttl_s=self._lease_s, device_kinds=self._device_kinds(), known_kinds=known_kinds
         )
         for lease in leases:
-            attempt = _LeaseAttempt(lease, asyncio.Event())
+            attempt = _LeaseAttempt(lease)
             self._attempts.add(attempt)
             group.create_task(self._attempt(attempt))
         return len(leases) == limit
@@ -227,25 +232,30 @@ class Dispatcher:
         with structlog.contextvars.bound_contextvars(**fields):
             log.info("attempt_began", problem=lease.problem.problem_id, language=lease.submission.new.language)
             try:
-                async with asyncio.TaskGroup() as group:
-                    attempt.grading = group.create_task(self._graded(attempt))
-                    if attempt.stop is not None:
-                        attempt.grading.cancel()
-                    heart = group.create_task(self._beat(attempt))
-                    await asyncio.wait([attempt.grading])
-                    heart.cancel()
-                outcome = None if attempt.grading.cancelled() else attempt.grading.result()
-                await self._settle(attempt, outcome)
-                ended = outcome or attempt.stop or StopReason.LEASE_LOST
-            except (LeaseLost, GraderFault) as error:  # the ledger's last word: the next worker that has the lease does the work
-                log.warning("attempt_not_settled", error=str(error))
+                async with asyncio.TaskGroup() as group:  # left when nothing more can be found after the verdict
+                    attempt.grading = grading = group.create_task(self._graded(attempt))
+                    ends: list[asyncio.Future[Any]] = [grading, attempt.report]
+                    try:
+                        if attempt.stop is not None:
+                            grading.cancel()
+                        heart = group.create_task(self._beat(attempt))
+                        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                        heart.cancel()
+                        outcome = attempt.report.result() if attempt.report.done() else None if grading.cancelled() else grading.result()
+                        await self._settle(attempt, outcome)
+                        attempt.settled.set()
+                        ended = outcome or attempt.stop or StopReason.LEASE_LOST
+                    except (LeaseLost, GraderFault) as error:  # the ledger's last word: the next worker that has the lease does the work
+                        log.warning("attempt_not_settled", error=str(error))
+                        grading.cancel()
+                    finally:
+                        self._observer.attempt_ended(lease, ended)
             finally:
-                self._observer.attempt_ended(lease, ended)
                 self._attempts.discard(attempt)
                 self._news.set()
 
-    async def _graded(self, attempt: _LeaseAttempt) -> Report | Failure | None:
-        """Return the report; a Failure where we are at fault; None where the lease was lost on the way."""
+    async def _graded(self, attempt: _LeaseAttempt) -> Failure | None:
+        """Set the report, then add what is found later. Return a Failure where we are at fault, which counts unless there is a report."""
         lease, facts = attempt.lease, list[wire.Fact]()
         try:
             async with (
@@ -260,9 +270,19 @@ class Dispatcher:
                     silence.reschedule(asyncio.get_running_loop().time() + allowed_s)
                     self._observer.fact_found(lease, fact)
                     await recorder.add(fact)
+                    if isinstance(fact, wire.AttemptTimeline) and not lease.submission.rejudge_id:  # which takes the whole report
+                        break
                 attempt.unwritten = await recorder.drain()
-            mode = extensions.mode_of(lease.submission.new.mode)
-            return self._fold(facts, lease.ranking) if mode is None else mode.fold(facts)
+                mode = extensions.mode_of(lease.submission.new.mode)
+                fold = (lambda facts: self._fold(facts, lease.ranking)) if mode is None else mode.fold
+                report = fold(facts)
+                attempt.report.set_result(report)
+                findings = [fact async for fact in stream if isinstance(fact, FINDINGS)]
+                if findings:
+                    await attempt.settled.wait()
+                    amended = fold((*facts, *findings))
+                    await self._ledger.amend(lease, replace(report, summary=amended.summary, profile=amended.profile), findings)
+            return None
         except LeaseLost:
             return None
         except (DeviceQuarantined, HostBroken) as error:

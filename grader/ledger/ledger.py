@@ -290,6 +290,11 @@ class Ledger:
         self.changes.notify(lease.submission.submission_id)
         return settled
 
+    async def amend(self, lease: Lease, report: Report, facts: Sequence[wire.Fact]) -> None:
+        """Replace the report of an attempt that was settled by one with more findings, and write their facts down. Nothing else changes."""
+        await self.database.write_rows(lambda connection: transactions.amend(connection, self.now(), lease, report, facts))
+        self.changes.notify(lease.submission.submission_id, moved=False)
+
     async def release(self, lease: Lease, failure: Failure, *, counted: bool = True) -> Submission:
         """End the lease without a verdict: QUEUED again, FAILED by the last counted failure or a final one, CANCELLED where asked for."""
         released = await self.database.write_rows(lambda connection: transactions.release(connection, self.now(), lease, counted, failure))

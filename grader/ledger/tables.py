@@ -157,8 +157,8 @@ artifacts = sa.Table(
     sa.Index(None, "create_time"),
 )
 
-# Append-only: every judgement of a submission; the last one, but for its report, is also in its row. source_number: whose events hold
-# its facts.
+# Every judgement of a submission; the last one, but for its report, is also in its row. Append-only, but for findings that come after the
+# first verdict. source_number: whose events hold its facts.
 judgements = sa.Table(
     "judgements",
     metadata,

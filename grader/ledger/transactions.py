@@ -340,6 +340,20 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     return records.submission(row)
 
 
+def amend(connection: sa.Connection, now: datetime, settled: Lease, report: Report, facts: Sequence[wire.Fact]) -> None:
+    """Replace the report that an attempt was settled with, unless the submission was judged again since, by other facts or rules."""
+    table, columns = submissions.c, records.judged(report)
+    first = (table.submission_id == settled.submission.submission_id, table.attempt == settled.attempt, table.judgement_count == 1)
+    change = sa.update(submissions).where(*first).values(event_count=table.event_count + len(facts), summary=columns["summary"])
+    row = connection.execute(change.returning(table.number, table.event_count)).one_or_none()
+    if row is not None:
+        texts = {"summary": columns["summary"], "report": columns["report"]}
+        connection.execute(sa.update(judgements).where(judgements.c.number == row.number).values(texts))
+        connection.execute(statements.INSERT_EVENT, _fact_events(now, row.number, row.event_count, settled.attempt, facts))
+        _insert_artifacts(connection, now, row.number, settled.attempt, facts)
+        tell(connection, NewsKind.CHANGED, settled.submission.submission_id)
+
+
 def _decide(connection: sa.Connection, run: sa.Row[Any], columns: Mapping[str, Any]) -> None:
     open_rejudge = sa.select(rejudges.c.rejudge_id).where(rejudges.c.rejudge_id == run.rejudge_id, rejudges.c.state == "running")
     item = (rejudge_items.c.rejudge_id.in_(open_rejudge), rejudge_items.c.run_number == run.number, rejudge_items.c.verdict.is_(None))

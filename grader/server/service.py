@@ -172,11 +172,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return await self.shown(submission)
 
     async def WatchSubmission(self, request: api.WatchSubmissionRequest, context: Context) -> AsyncIterator[submission_pb2.SubmissionEvent]:
-        """Replay, follow, and end with the final state."""
+        """Replay, follow, and end with the final state, or with what is found after it."""
         submission_id, after = parse(SUBMISSIONS, request.name), request.after_sequence
         if after < 0:
             raise InvalidRequest([FieldViolation("after_sequence", f"{after} is negative; send the last sequence seen, or 0")])
-        async with aclosing(self.watch.stream(interceptors.current_caller(), submission_id, after)) as events:
+        async with aclosing(self.watch.stream(interceptors.current_caller(), submission_id, after, request.until_findings)) as events:
             async for event in events:
                 yield event
 

@@ -22,6 +22,7 @@ from grader.peers import PeerCount, PeerLimits
 from grader.rules.disclosure import Redactor
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
+from sandbox.protocol import wire
 
 # The queue is read once for all who ask, and never more than a share of the time.
 POSITION_AGE_S = 1.0  # how old a position may be for watchers
@@ -162,6 +163,7 @@ class Redactors:
         return redactor
 
 
+FINDINGS_S = 15.0  # so long after a verdict findings may come; a sanitizer that looks for a cause has less
 WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
 
 
@@ -177,12 +179,16 @@ class SubmissionWatch:
         self.leaving = asyncio.Event()  # set when streams are to end: what is written is sent, then clients are asked to come again
         self.poll_s = poll_s
 
-    async def stream(self, caller: Caller, submission_id: str, after: int) -> AsyncGenerator[submission_pb2.SubmissionEvent, None]:
-        """Replay what followed the event numbered after, follow, and end with the final state. SubmissionNotFound; ShuttingDown."""
+    async def stream(
+        self, caller: Caller, submission_id: str, after: int, until_findings: bool = False
+    ) -> AsyncGenerator[submission_pb2.SubmissionEvent, None]:
+        """Replay what followed the event numbered after, follow, and end with the final state. until_findings: or when the report has what
+        tools find after its verdict. SubmissionNotFound; ShuttingDown."""
         reported: Position | None = None  # and when, by the loop's clock
         reported_s, loop = -1e9, asyncio.get_running_loop()
         with self._ledger.changes.of(submission_id) as changed:
             submission, redactor, redacted = await self._open_events(caller, submission_id, after)
+            ended = profiled = False  # whether the final state was sent, and whether tools are at work that it did not wait for
             while True:
                 changed.clear()
                 leaving = self.leaving.is_set()
@@ -191,19 +197,22 @@ class SubmissionWatch:
                     submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
                 for event in events:
                     yield messages.event_to_proto(event, submission, redactor)
-                    after = event.sequence
-                    if event.state is not None and event.state.final:
+                    after, ended = event.sequence, ended or (event.state is not None and event.state.final)
+                    if isinstance(event.fact, wire.Progress | wire.KernelProfile):
+                        profiled = until_findings and event.fact == wire.Progress(stage=wire.Stage.PROFILING)
+                    if ended and not profiled:
                         return
-                if not events and submission.state.final:  # all of it was seen before
+                if not events and submission.state.final and not profiled:  # all of it was seen before
                     return
-                if leaving and not events:
+                if leaving and not events and not ended:
                     raise ShuttingDown()
                 if not events:
                     queued = submission.state is SubmissionState.QUEUED
                     # Not all at once: watches that were opened together would all look in the same second, every time.
                     poll_s = random.uniform(0.5, 1.5) * self.poll_s
                     queue_poll_s = POSITION_AGE_S if reported else POSITION_DELAY_S
-                    await first_of(changed, self.leaving, timeout_s=queue_poll_s if queued else poll_s)
+                    await first_of(changed, self.leaving, timeout_s=queue_poll_s if queued else FINDINGS_S if ended else poll_s)
+                    profiled = profiled and (changed.is_set() or not ended)
                     if not queued or changed.is_set() or loop.time() - reported_s < POSITION_PAUSE_S:
                         continue
                     position = await self.positions.cached(submission_id)

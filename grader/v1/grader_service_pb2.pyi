@@ -93,12 +93,14 @@ class CancelSubmissionRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class WatchSubmissionRequest(_message.Message):
-    __slots__ = ("name", "after_sequence")
+    __slots__ = ("name", "after_sequence", "until_findings")
     NAME_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FINDINGS_FIELD_NUMBER: _ClassVar[int]
     name: str
     after_sequence: int
-    def __init__(self, name: _Optional[str] = ..., after_sequence: _Optional[int] = ...) -> None: ...
+    until_findings: bool
+    def __init__(self, name: _Optional[str] = ..., after_sequence: _Optional[int] = ..., until_findings: _Optional[bool] = ...) -> None: ...
 
 class WatchSubmissionsRequest(_message.Message):
     __slots__ = ("tag", "names", "seen_revisions", "until_idle")

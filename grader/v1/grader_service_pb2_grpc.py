@@ -276,7 +276,7 @@ class GraderServiceServicer:
 
         Events after `after_sequence` are replayed at once, later ones follow as
         they happen, and the stream ends with the event that finishes the
-        submission. Closing the stream does not cancel the submission. To resume a
+        submission, unless `until_findings` is set. Closing the stream does not cancel the submission. To resume a
         broken stream, send the last sequence seen.
 
         Errors:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -35,7 +35,7 @@ from grader.grading.pipeline import (
     sane,
     write_sources,
 )
-from grader.isolation import BoxExit, BoxSpec
+from grader.isolation import Box, BoxExit, BoxSpec
 from grader.isolation.pickup import Refusal, RefusalReason, pick_up
 from grader.model import Problem
 from grader.v1 import submission_pb2
@@ -266,15 +266,21 @@ async def _static_profile(attempt: Attempt, environment: wire.Environment) -> Pr
 
 
 async def run_tool(
-    attempt: Attempt, tool: RunTool, spec: BoxSpec, problem: wire.ProblemSpec, build: wire.Build, lane: Lane
+    attempt: Attempt,
+    tool: RunTool,
+    spec: BoxSpec,
+    problem: wire.ProblemSpec,
+    build: wire.Build,
+    lane: Lane,
+    watch: Callable[[Box], AbstractAsyncContextManager[None]] = lambda _: nullcontext(),
 ) -> AsyncGenerator[wire.Fact | ProfileClaims, None]:
     """Launch the kernel once more in a fresh box, under a profiler; yield progress, then the claims. The caller has the turn.
 
-    None of the facts of this run is kept: the kernel was judged before. problem: with one public workload.
+    None of the facts of this run is kept: the kernel was judged before. problem: with one public workload. watch: may end the box.
     """
     failure, end = "", BoxExit(cause=BoxCause.EXITED)
     mode = wire.Mode.PROFILE if attempt.submission.mode is wire.Mode.PROFILE else wire.Mode.TEST
-    async with open_box(attempt.host.isolation, spec) as box:
+    async with open_box(attempt.host.isolation, spec) as box, watch(box):
         job = replace(attempt.job(build, box, problem), mode=mode)
         if tool.command:
             job = replace(job, load_s=SLOWDOWN * job.load_s, problem=replace(job.problem, trial_s=SLOWDOWN * job.problem.trial_s))

@@ -1,16 +1,17 @@
 """The sanitizer of a kernel that was verified: in mode sanitize, and after a failed test on the emulated device.
 
 It looks in a box of its own, at one public workload, with no more rights than the kernel has. Its findings are claims, as of profile
-mode. The verdict is known before and never changes, so the sanitizer is bounded, and after a failed test it runs only while no other
-attempt needs the lane.
+mode. The verdict is known before and never changes, so the sanitizer is bounded. After a failed test the verdict is given first, and the
+sanitizer gives way: it begins after a pause, and is ended as soon as another attempt needs the lane.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 from grader.grading.attempt import Attempt, OpenRunBox, RunTool, module_argv
 from grader.grading.pipeline import build_artifact, judged
@@ -29,6 +30,9 @@ DISCLOSED = {
 }
 plan = profile.plan
 FAILED_TEST_S, SANITIZE_MODE_S = 10.0, 120.0  # for building for the sanitizer and running under it, together
+PAUSE_S = 0.3  # after a failed test: by then whoever submits again and again has done so
+LOOK_S = 0.01  # from one look at whether others need the lane to the next
+OTHERS_WAIT = "others wait for the device; --mode sanitize runs it all the same"
 LEAST_RUN_S = 1.0  # a box that meets its limit before its first process reports is taken for one that is broken
 EXPLAINED = frozenset(
     (
@@ -56,11 +60,24 @@ async def run(attempt: Attempt, build: wire.Build, open_run_box: OpenRunBox) -> 
         async for fact in facts:
             process.append(fact)
             yield fact
-    if sanitizer_follows(attempt.submission, process, on_gpu=attempt.on_gpu):
-        yield wire.Progress(stage=wire.Stage.PROFILING)
-        claims = await _sanitized(attempt, process, build)
-        async for fact in profile.profiled((claims,), attempt.host, build):
-            yield fact
+    if not sanitizer_follows(attempt.submission, process, on_gpu=attempt.on_gpu):
+        return
+    yield wire.Progress(stage=wire.Stage.PROFILING)
+    tool, failure = profile.GPU_SANITIZER if attempt.on_gpu else SANITIZER, _failed_trial(process)
+    problem = profile.profiled_workload(attempt.problem, largest=False, preferred=failure.workload_id if failure else "")
+    if why := _obstacle(attempt, process):
+        claims = profile.without_result(ToolOutcome.UNAVAILABLE, why, tool.name)
+    elif problem is None:
+        claims = profile.without_result(ToolOutcome.UNAVAILABLE, profile.NO_WORKLOAD, tool.name)
+    else:
+        if attempt.submission.mode is not wire.Mode.SANITIZE:
+            yield attempt.steps.timeline()
+        gave_way = asyncio.Event()
+        claims = await _sanitized(attempt, problem, build, tool, gave_way)
+        if gave_way.is_set() and any(claim.outcome is not ToolOutcome.RAN for claim in claims.profile.tools):
+            claims = profile.without_result(ToolOutcome.UNAVAILABLE, OTHERS_WAIT, tool.name)
+    async for fact in profile.profiled((claims,), attempt.host, build):
+        yield fact
 
 
 def sanitizer_follows(submission: NewSubmission, process: Sequence[wire.Fact], *, on_gpu: bool) -> bool:
@@ -83,57 +100,81 @@ def _failed_trial(process: Sequence[wire.Fact]) -> wire.Trial | None:
     return next((fact for fact in process if isinstance(fact, wire.Trial) and fact.outcome is not TrialOutcome.PASSED), None)
 
 
-def _tool_for(attempt: Attempt, process: Sequence[wire.Fact]) -> RunTool | profile.ProfileClaims:
-    submission, tool, why = attempt.submission, profile.GPU_SANITIZER if attempt.on_gpu else SANITIZER, ""
+def _obstacle(attempt: Attempt, process: Sequence[wire.Fact]) -> str:
+    """Return why the sanitizer can't look at the kernel now; "" where it can."""
+    submission, failure = attempt.submission, _failed_trial(process)
     loaded = any(isinstance(fact, wire.Load) and fact.outcome is wire.LoadOutcome.LOADED for fact in process)
-    failure = _failed_trial(process)
     if not attempt.on_gpu and not languages()[submission.language].is_c:
-        why = "it looks at CUDA C++ only, not at kernels in Python"
-    elif not loaded or (failure is not None and failure.outcome is TrialOutcome.TIMED_OUT):
-        why = "the kernel did not load, or did not end in time; under it the kernel takes longer"
-    elif attempt.seat.contended and submission.mode is not wire.Mode.SANITIZE:
-        why = "others wait for the device; --mode sanitize runs it all the same"
-    return profile.without_result(ToolOutcome.UNAVAILABLE, why, tool.name) if why else tool
+        return "it looks at CUDA C++ only, not at kernels in Python"
+    if not loaded or (failure is not None and failure.outcome is TrialOutcome.TIMED_OUT):
+        return "the kernel did not load, or did not end in time; under it the kernel takes longer"
+    if attempt.seat.contended and submission.mode is not wire.Mode.SANITIZE:
+        return OTHERS_WAIT
+    return ""
 
 
-async def _sanitized(attempt: Attempt, process: Sequence[wire.Fact], build: wire.Build) -> profile.ProfileClaims:
+@asynccontextmanager
+async def _giving_way(attempt: Attempt, gave_way: asyncio.Event, stop: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """While inside, stop once others need the lane, and set gave_way; in mode sanitize never."""
+    if attempt.submission.mode is wire.Mode.SANITIZE:
+        yield
+        return
+
+    async def watch() -> None:
+        while not attempt.seat.contended:
+            await asyncio.sleep(LOOK_S)
+        gave_way.set()
+        with suppress(Exception):  # a box that broke says so where it is waited for
+            await stop()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        if attempt.seat.contended:  # they came in this moment
+            gave_way.set()
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+
+async def _end_now(limit: asyncio.Timeout) -> None:
+    limit.reschedule(asyncio.get_running_loop().time())
+
+
+async def _sanitized(
+    attempt: Attempt, problem: wire.ProblemSpec, build: wire.Build, tool: RunTool, gave_way: asyncio.Event
+) -> profile.ProfileClaims:
     """Run a kernel that was verified once more, under the device's sanitizer, at the public workload that failed or at the smallest.
 
     Others have the lane while it is compiled for that. The box's own limit ends the run, so that the judge sees a runner that went away
-    and need not be started anew. In mode sanitize the time for which others have the lane does not count.
+    and need not be started anew. In mode sanitize the time for which others have the lane does not count. gave_way: set where it did.
     """
     mode, now_s = attempt.submission.mode, asyncio.get_running_loop().time
     limit_s = SANITIZE_MODE_S if mode is wire.Mode.SANITIZE else FAILED_TEST_S
     end_s = now_s() + limit_s
-    tool = _tool_for(attempt, process)
-    if isinstance(tool, profile.ProfileClaims):
-        return tool
-    failure = _failed_trial(process)
-    problem = profile.profiled_workload(attempt.problem, largest=False, preferred=failure.workload_id if failure else "")
-    if problem is None:
-        return profile.without_result(ToolOutcome.UNAVAILABLE, profile.NO_WORKLOAD, tool.name)
     work = attempt.work
     with work.make_output() as out_dir, work.make_output() as built_dir:
         if not attempt.on_gpu:
             work = replace(work, out_dir=built_dir, artifact_path=work.artifact_path.with_name("sanitized"))
             attempt = replace(attempt, work=work)
             try:
-                async with asyncio.timeout_at(end_s):
+                async with asyncio.timeout_at(end_s) as limit, _giving_way(attempt, gave_way, partial(_end_now, limit)):
+                    await asyncio.sleep(0 if mode is wire.Mode.SANITIZE else PAUSE_S)
                     build = await build_artifact(attempt.lease, attempt.host, work, attempt.environment, attempt.steps, sanitize=True)
             except TimeoutError:
                 why = f"the kernel was not compiled for it within {limit_s:g} s, waiting for a builder included"
                 return profile.without_result(ToolOutcome.FAILED, why, EMULATED_SANITIZER)
+            if gave_way.is_set():
+                return profile.without_result(ToolOutcome.UNAVAILABLE, OTHERS_WAIT, EMULATED_SANITIZER)
             if build.outcome is not BuildOutcome.BUILT:
                 (line,) = build.log.strip().splitlines()[-1:] or [build.outcome.value]
                 return profile.without_result(ToolOutcome.FAILED, f"the kernel could not be compiled for it: {line}", EMULATED_SANITIZER)
-            tool = _tool_for(attempt, process)  # others may have come
-            if isinstance(tool, profile.ProfileClaims):
-                return tool
         attempt.steps.enter(Step.PROFILE)
         left_s = end_s - now_s()
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout_at(None if mode is wire.Mode.SANITIZE else end_s):
+                until_s = None if mode is wire.Mode.SANITIZE else end_s
+                async with asyncio.timeout_at(until_s) as limit, _giving_way(attempt, gave_way, partial(_end_now, limit)):
                     lane = await stack.enter_async_context(attempt.seat.lane())
                     await stack.enter_async_context(attempt.host.turn(secret=False))
             except TimeoutError:
@@ -144,7 +185,8 @@ async def _sanitized(attempt: Attempt, process: Sequence[wire.Fact], build: wire
                 return profile.without_result(ToolOutcome.FAILED, f"nearly all of its {limit_s:g} s were over before it began", tool.name)
             spec = attempt.run_spec(profile.PROFILE_BOX, tool, out_dir)
             spec = replace(spec, limits=replace(spec.limits, wall_s=left_s))
-            facts = await stack.enter_async_context(aclosing(profile.run_tool(attempt, tool, spec, problem, build, lane)))
+            running = profile.run_tool(attempt, tool, spec, problem, build, lane, lambda box: _giving_way(attempt, gave_way, box.kill))
+            facts = await stack.enter_async_context(aclosing(running))
             (claims,) = [fact async for fact in facts if isinstance(fact, profile.ProfileClaims)]
     # A failed test is explained by findings, and not by how the kernel uses memory.
     return claims if mode is wire.Mode.SANITIZE else replace(claims, profile=replace(claims.profile, access_counts=None))

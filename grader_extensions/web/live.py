@@ -43,7 +43,8 @@ class LiveSubmissions:
             caller, submission_id = self._site.viewer(request), request.match_info["id"]
             # Before the answer begins, so that a refusal is the same as that of a page; the stream asks again.
             await self._site.seen(request, submission_id)
-            async with aclosing(self._site.service.watch.stream(caller, submission_id, whole_number(last_event) or 0)) as events:
+            stream = self._site.service.watch.stream(caller, submission_id, whole_number(last_event) or 0, until_findings=True)
+            async with aclosing(stream) as events:
                 response = web.StreamResponse(headers=_HEADERS)
                 with suppress(ConnectionResetError, ShuttingDown, SubmissionNotFound):
                     await response.prepare(request)

@@ -5,10 +5,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
+import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, RequestIdReused
 from grader.ledger import Ledger, transactions
+from grader.ledger.checks import contents
 from grader.ledger.queue import positions
+from grader.ledger.tables import submissions
 from grader.model import Failure, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
@@ -233,6 +236,30 @@ async def lose(ledger, clock, count, worker="w1"):
         else:
             clock.pass_s(31)
             assert len(await ledger.expire()) == 1
+
+
+async def test_findings_are_added_to_the_report_of_the_attempt_that_found_them(ledger):
+    """In the row, the judgement, the events and the files; the state, its time and the verdict stay. Of another attempt, or of one that was
+    judged again since, nothing is added."""
+    made = await submit(ledger)
+    held = await lease(ledger)
+    await ledger.settle(held, fakes.report())
+    settled = await ledger.get(made.submission_id)
+    report = replace(settled.report, summary="more", profile=fakes.PROFILE)
+    file = wire.ArtifactFile(name="a", tool="t", digest="d", size_bytes=1)
+    await ledger.amend(replace(held, attempt=2), report, [fakes.PROFILE])
+    assert await ledger.get(made.submission_id) == settled
+    await ledger.amend(held, report, [file, fakes.PROFILE])
+    assert await ledger.get(made.submission_id) == replace(settled, report=report)
+    (judgement,) = await ledger.judgements(made.submission_id)
+    assert judgement.summary == "more" and [artifact.name for artifact in await ledger.artifacts.of(made.submission_id)] == ["a"]
+    numbers = await sequences(ledger, made.submission_id)
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert (await submit(ledger, allow_cached=True)).report.profile == fakes.PROFILE
+    assert all(check.ok for check in await ledger.database.read(contents))
+    await ledger.database.write(lambda connection: connection.execute(sa.update(submissions).values(judgement_count=2)))
+    await ledger.amend(held, settled.report, [fakes.PROFILE])
+    assert await sequences(ledger, made.submission_id) == numbers
 
 
 async def test_a_submission_that_met_seven_server_crashes_is_still_graded(ledger, clock):

@@ -2,19 +2,22 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 import grader.dispatch.dispatcher
 from grader.dispatch.dispatcher import Dispatcher
-from grader.errors import DeviceQuarantined
+from grader.errors import AlreadyFinished, DeviceQuarantined
 from grader.ledger import Ledger
-from grader.model import SubmissionState
+from grader.ledger.tables import submissions
+from grader.model import SubmissionState, Verdict
 from grader.verdict.fold import IncompleteFacts, fold
 from sandbox.protocol import wire
 from tests import fakes
 from tests.clock import Clock
-from tests.waiting import until_event
+from tests.waiting import until, until_event
 
 
 @pytest.fixture
@@ -63,6 +66,74 @@ async def test_news_at_the_end_of_an_attempt_does_not_keep_its_heart_beating(led
     async with dispatching(ledger, fakes.FakeGrade(), fold=fold_with_news) as dispatcher:
         submission = await submit(ledger, "accept")
         await until_event(ledger, submission, SubmissionState.SUCCEEDED)
+
+
+async def test_findings_come_after_the_verdict(ledger, clock):
+    """The verdict is there while they are looked for, without a lease; then they are in the report, in its judgement and in the events.
+    What else comes so late is left out, and changes nothing."""
+    grade = fakes.LateFindings(fakes.PROFILE, fakes.trial(), wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail="late"))
+    async with dispatching(ledger, grade):
+        submission = await submit(ledger, "wrong")
+        settled = await until_event(ledger, submission, SubmissionState.SUCCEEDED)
+        assert settled.report.verdict is Verdict.WRONG_ANSWER and settled.report.profile is None
+        clock.pass_s(1000.0)
+        assert await ledger.expire() == []
+        grade.go.set()
+        amended = await until_event(ledger, submission, "KernelProfile")
+    assert amended == replace(settled, report=amended.report)
+    assert amended.report.profile == fakes.PROFILE and amended.report.summary.startswith(settled.report.summary.rstrip("."))
+    assert "The sanitizer reports: k.cu:3: two threads write." in amended.report.summary
+    assert replace(amended.report, profile=None, summary=settled.report.summary) == settled.report
+    assert [judgement.summary for judgement in await ledger.judgements(submission.submission_id)] == [amended.report.summary]
+    events = await ledger.events(submission.submission_id)
+    assert events[-1].fact == fakes.PROFILE and events[-2].state is SubmissionState.SUCCEEDED
+    assert grade.attempts == [(submission.submission_id, 1)]
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+
+
+@pytest.mark.parametrize("end", ["abandoned", "broken", "cancelled", "judged again"])
+async def test_findings_that_are_lost_change_nothing(ledger, end):
+    """The server leaves, the grader breaks, or a rejudge was quicker: the verdict stays, and nothing is graded again. To cancel comes too
+    late."""
+    grade = fakes.LateFindings(OSError("no") if end == "broken" else fakes.PROFILE)
+    async with dispatching(ledger, grade, patience_s=600.0) as dispatcher:
+        submission = await submit(ledger, "wrong")
+        settled = await until_event(ledger, submission, SubmissionState.SUCCEEDED)
+        if end == "cancelled":
+            with pytest.raises(AlreadyFinished):
+                await ledger.cancel(submission.submission_id)
+        if end in ("abandoned", "cancelled"):
+            dispatcher.abandon()
+        elif end == "judged again":
+            await ledger.database.write(lambda connection: connection.execute(sa.update(submissions).values(judgement_count=2)))
+            settled = replace(await ledger.get(submission.submission_id), judgement_count=2)
+        if end not in ("abandoned", "cancelled"):
+            grade.go.set()
+        await until(lambda: not grade.running and not dispatcher._attempts)
+    assert await ledger.get(submission.submission_id) == settled
+    assert grade.attempts == [(submission.submission_id, 1)]
+
+
+async def test_a_rejudge_takes_findings_with_its_verdict(ledger):
+    """Nobody waits for it, and it copies the report as soon as that is settled."""
+    grade = fakes.LateFindings(fakes.PROFILE)
+    submission = await submit(ledger, "wrong")
+    await ledger.database.write(lambda connection: connection.execute(sa.update(submissions).values(rejudge_id="r")))
+    grade.go.set()
+    async with dispatching(ledger, grade):
+        settled = await until_event(ledger, submission, SubmissionState.SUCCEEDED)
+    assert settled.report.profile == fakes.PROFILE
+
+
+async def test_a_drain_waits_for_findings(ledger):
+    """As for all that runs, for as long as its patience lasts."""
+    grade = fakes.LateFindings(fakes.PROFILE)
+    async with dispatching(ledger, grade, patience_s=600.0) as dispatcher:
+        submission = await submit(ledger, "wrong")
+        await until_event(ledger, submission, SubmissionState.SUCCEEDED)
+        dispatcher.drain(600.0)
+        grade.go.set()
+    assert (await ledger.get(submission.submission_id)).report.profile == fakes.PROFILE
 
 
 async def test_an_attempt_whose_lease_was_taken_is_stopped_and_settles_nothing(ledger):

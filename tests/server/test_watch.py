@@ -1,13 +1,21 @@
 """Watching, cancelling, listing, and what else a server answers."""
 
 import asyncio
+import contextlib
 from unittest import mock
 
 import pytest
 
 from grader import errors
+from grader.cli.progress import ProgressDisplay
+from grader.cli.submit import follow
+from grader.extensions import NoCompetitions
+from grader.ledger import Ledger
+from grader.model import Caller, Scope
+from grader.server import submission_watch
 from grader.server.submission_watch import Redactors
 from grader.v1 import submission_pb2
+from sandbox.protocol import wire
 from tests import fakes
 
 RUNNING, SUCCEEDED = submission_pb2.SUBMISSION_STATE_RUNNING, submission_pb2.SUBMISSION_STATE_SUCCEEDED
@@ -41,6 +49,70 @@ async def test_a_watch_goes_on_after_what_was_seen(client, kernel, finished):
     everything = [event.sequence async for event in client.watch(submission.name)]
     assert [event.sequence async for event in client.watch(submission.name, after_sequence=4)] == everything[4:]
     assert [event async for event in client.watch(submission.name, after_sequence=everything[-1])] == []
+
+
+async def test_a_watch_may_wait_for_what_is_found_after_the_verdict(serve, kernel):
+    """The final state is sent once, before the sanitizer is through; the stream ends when the report has what it found. Without
+    until_findings it ends with the final state, live and replayed."""
+    grade = fakes.LateFindings(fakes.PROFILE)
+    async with serve(grade) as client:
+        submission = await client.submit(kernel("wrong"))
+        verdict = [event async for event in client.watch(submission.name)]
+        states = []
+        async for event in client.watch(submission.name, until_findings=True):
+            states += [event.submission.state] if event.HasField("submission") else []
+            if states[-1] == SUCCEEDED:
+                grade.go.set()
+        report = (await client.get_submission(submission.name)).report
+        replays = [[event async for event in client.watch(submission.name, until_findings=wait)] for wait in (False, True)]
+    assert verdict[-1].submission.state == SUCCEEDED and not verdict[-1].submission.report.HasField("profile")
+    assert states == [QUEUED, RUNNING, SUCCEEDED] and report.profile.findings
+    assert [event.sequence for event in replays[0]] == [event.sequence for event in verdict]
+    assert [event.sequence for event in replays[1]] == [*(event.sequence for event in verdict), len(verdict) + 1]
+    assert replays[1][-1].WhichOneof("event") is None
+
+
+async def test_the_command_says_the_verdict_before_it_waits_for_the_sanitizer(serve, kernel):
+    """And ends with the findings."""
+    grade, lines = fakes.LateFindings(fakes.PROFILE), []
+
+    class Lines(ProgressDisplay):
+        def say(self, line: str) -> None:
+            lines.append(line)
+            grade.go.set()
+
+    async with serve(grade) as client:
+        final = await follow(client, (await client.submit(kernel("wrong", mode=wire.Mode.TEST))).name, Lines())
+    assert lines == ["WRONG_ANSWER; waiting for the sanitizer, which --skip-sanitizer leaves out"]
+    assert final.report.profile.findings
+
+
+async def test_a_watch_does_not_wait_for_ever_for_findings(serve, kernel, monkeypatch):
+    """They may be lost with their server. Where nobody looks for any, the stream ends with the final state."""
+    monkeypatch.setattr(submission_watch, "FINDINGS_S", 0.1)
+    async with serve(fakes.LateFindings()) as client:
+        submission = await client.submit(kernel("wrong"))
+        events = [event async for event in client.watch(submission.name, until_findings=True)]
+        assert events[-1].submission.state == SUCCEEDED
+        rest = [event async for event in client.watch(submission.name, after_sequence=events[-1].sequence, until_findings=True)]
+    assert rest == []
+
+
+@pytest.mark.parametrize("settles", [True, False])
+async def test_a_server_that_leaves_holds_back_no_verdict(tmp_path, settles):
+    """A watch that has it ends, whatever may still be found. The control is one that has none: it is to be opened again elsewhere."""
+    caller = Caller(user="ann", scopes=frozenset({Scope.READ}), key_id="ann")
+    async with Ledger.open(tmp_path / "ledger") as ledger:
+        made = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
+        held = await ledger.lease("w", ttl_s=300)
+        await ledger.append(held, [wire.Progress(stage=wire.Stage.PROFILING)])
+        if settles:
+            await ledger.settle(held, fakes.report())
+        watch = submission_watch.SubmissionWatch(ledger, NoCompetitions())
+        watch.leaving.set()
+        with contextlib.nullcontext() if settles else pytest.raises(errors.ShuttingDown):
+            events = [event async for event in watch.stream(caller, made.submission_id, 0, until_findings=True)]
+            assert events[-1].submission.state == SUCCEEDED
 
 
 async def test_facts_are_seen_while_grading_goes_on(client, kernel):

@@ -505,6 +505,24 @@ async def test_a_worker_grades_what_a_server_is_sent(remote, files, kernel, fini
             assert failed.state == submission_pb2.SUBMISSION_STATE_FAILED and "told to break" in failed.error.message
 
 
+async def test_a_worker_finds_more_after_the_verdict(remote, files, kernel, finished) -> None:
+    """It reaches the report; a worker that is lost meanwhile takes nothing with it but that."""
+    async with served(remote) as (client, address):
+        for lost in (False, True):
+            grade = fakes.LateFindings(fakes.PROFILE)
+            async with working(address, grade, files) as (_, task):
+                done = await finished(client, await client.submit(kernel("wrong")))
+                assert done.report.verdict == report_pb2.VERDICT_WRONG_ANSWER and not done.report.HasField("profile")
+                if lost:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+                grade.go.set()
+                events = [event async for event in client.watch(done.name, until_findings=not lost)]
+            amended = await client.get_submission(done.name)
+            assert amended.attempt_count == 1 and amended.report.HasField("profile") is not lost
+            assert events[-1].HasField("submission") is lost
+
+
 async def test_a_lost_workers_submission_goes_on_at_another_and_is_not_counted(remote, files, kernel, finished) -> None:
     """And its boxes are gone before it joins again."""
     lost, other = fakes.FakeGrade(), fakes.FakeGrade()

@@ -198,6 +198,37 @@ async def test_nobody_waits_for_a_sanitizer_who_did_not_ask_for_one(make, boxes,
     assert "sanitizer" not in fold(facts).summary or mode is wire.Mode.SANITIZE
 
 
+@pytest.mark.parametrize("mode", [wire.Mode.TEST, wire.Mode.SANITIZE])
+async def test_the_verdict_comes_before_the_sanitizer(make, boxes, judges, mode) -> None:
+    """After a failed test. In its own mode the sanitizer is what was asked for."""
+    judges.order("emulated", "wrong")
+    facts = await graded(make(), lease(mode))
+    kinds = [type(fact) for fact in facts]
+    before = facts[: kinds.index(wire.AttemptTimeline)]
+    assert any(isinstance(fact, wire.KernelProfile) for fact in before) is (mode is wire.Mode.SANITIZE) and wire.KernelProfile in kinds
+    assert fold(before).verdict is Verdict.WRONG_ANSWER and wire.Progress(stage=wire.Stage.PROFILING) in before
+
+
+async def test_who_comes_while_it_runs_gets_the_lane(make, boxes, judges) -> None:
+    """The box is ended, and its judge goes on. The control is the box that ends by itself, in the tests above."""
+    judges.order("emulated", "wrong", "well", "linked")
+    fleet, others = make(), ExitStack()
+
+    @asynccontextmanager
+    async def start(spec: BoxSpec) -> AsyncIterator[Box]:
+        async with Boxes.start(boxes, spec) as box:
+            if spec.out_dir is not None and spec.purpose is Purpose.RUN:
+                (spec.out_dir / "profile.json").unlink()
+                others.enter_context(fleet.seat(""))
+                box = fakes.FakeBox()  # until it is killed
+            yield box
+
+    boxes.start = start  # type: ignore[method-assign]
+    with others:
+        (tool,) = profile_of(await graded(fleet, lease(wire.Mode.TEST))).tools
+    assert "others wait" in tool.detail and judges.log("emulated").count("start ") == 1
+
+
 async def test_who_comes_while_it_is_compiled_for_it_gets_the_lane(make, boxes, judges) -> None:
     judges.order("emulated", "wrong")
     fleet, others = make(), ExitStack()

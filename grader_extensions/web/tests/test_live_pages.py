@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -66,6 +67,19 @@ async def test_a_stream_follows_a_submission_to_its_end(open_site):
         assert texts(events) == ["", "", "on fake", "building", "verifying n64", "n64: passed", ""]
         assert [json.loads(one["data"])["state"] for one in events if "id" in one] == ["queued", "running", "", "", "", "", "succeeded"]
         assert [one["id"] for one in events if "id" in one] == ["1", "2", "3", "4", "5", "6", "7"]
+
+
+async def test_a_stream_waits_for_what_is_found_after_the_verdict(open_site):
+    """The page shows the verdict at once, and is loaded again when the report has the findings."""
+    async with open_site(open_server=True) as here:
+        made, held = await running(here)
+        reading = asyncio.create_task(read(here, f"/submissions/{made.submission_id}/events"))
+        await finish(here, held, wire.Progress(stage=wire.Stage.PROFILING))
+        done, _ = await asyncio.wait([reading], timeout=0.2)
+        await here.ledger.amend(held, replace(fakes.report(), profile=fakes.PROFILE), [fakes.PROFILE])
+        events = await reading
+        assert not done and events[-1]["event"] == "end"
+        assert [json.loads(one["data"])["state"] for one in events if "id" in one] == ["queued", "running", "", "succeeded"]
 
 
 async def test_a_stream_goes_on_after_what_was_seen(open_site):
@@ -166,7 +180,7 @@ class Silent:
     def __init__(self):
         self.leaving, self.ended = asyncio.Event(), asyncio.Event()
 
-    async def stream(self, caller, submission_id, after):
+    async def stream(self, caller, submission_id, after, *, until_findings):
         try:
             await self.leaving.wait()
             raise ShuttingDown()
