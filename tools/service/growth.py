@@ -163,7 +163,14 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
         yield f"List {request or 'all'}".replace(prefix, "PREFIX"), rpc("ListSubmissions", **request)
     for request in ({}, rare, {"competition": contest}, {"user": "u0123"}):
         yield f"List as a user, {request or 'all'}", rpc("ListSubmissions", "u0007", **request)
-    yield "GetLeaderboard", rpc("GetLeaderboard", competition=contest, page_size=50)
+    board = rpc("GetLeaderboard", competition=contest, problem="problems/stub", page_size=50)
+
+    async def made_anew() -> None:
+        service.policy.recent.clear()  # type: ignore[attr-defined]
+        await board()
+
+    yield "GetLeaderboard, made anew", made_anew
+    yield "GetLeaderboard", board
     for path in ("/", f"/{contest}", "/problems/stub", "/submissions", "/submissions?user=u0123", f"/{name}"):
         yield f"page {path}".replace(newest.submission_id, "ID"), partial(page, path)
     yield "queue for /metrics", service.ledger.depths
