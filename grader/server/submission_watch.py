@@ -176,14 +176,15 @@ class SubmissionWatch:
     async def stream(self, caller: Caller, submission_id: str, after: int) -> AsyncGenerator[submission_pb2.SubmissionEvent, None]:
         """Replay what followed the event numbered after, follow, and end with the final state. SubmissionNotFound; ShuttingDown."""
         reported: Position | None = None  # and when, by the loop's clock
-        reported_s, loop = -1e9, asyncio.get_running_loop()
+        reported_s, loop, followed = -1e9, asyncio.get_running_loop(), False
         with self._ledger.changes.of(submission_id) as changed:
             submission, redactor, redacted = await self._open_events(caller, submission_id, after)
             while True:
                 changed.clear()
                 leaving = self.leaving.is_set()
                 events = await redacted.after(after)
-                if any(event.state for event in events):
+                moves = [(event.state, event.attempt) for event in events if event.state]
+                if moves and moves[-1] != (submission.state, submission.attempt_count):
                     submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
                 for event in events:
                     yield messages.event_to_proto(event, submission, redactor)
@@ -195,6 +196,9 @@ class SubmissionWatch:
                 if leaving and not events:
                     raise ShuttingDown()
                 if not events:
+                    if not followed:
+                        self._ledger.changes.follow([submission_id])
+                        followed = True
                     queued = submission.state is SubmissionState.QUEUED
                     # Not all at once: watches that were opened together would all look in the same second, every time.
                     poll_s = random.uniform(0.5, 1.5) * self.poll_s

@@ -141,8 +141,9 @@ class Pages:
         languages = await read_languages(site.ledger, board.entries[PagePosition(page, len(board.entries)).shown])
         titles = {problem_id: site.title(problem_id) or problem_id for problem_id in competition.problem_ids}
         linked = access.sees_competition(viewer, competition_id, site.readable())
-        place = {"page": page, "linked": linked, "reader": viewer.user}
-        shown = await asyncio.to_thread(views.board, competition, board, now, titles, languages, **place)
+        shown = await asyncio.to_thread(
+            views.board, competition, board, now, titles, languages, page=page, linked=linked, reader=viewer.user
+        )
         context = shown | {"may_unfreeze": viewer.admin and shown["frozen"], "unfrozen": unfrozen}
         return await site.page(request, "competition.html", context)
 
