@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import sqlite3
 import sys
 import tempfile
@@ -59,16 +60,23 @@ visibility = "after_end"
 start = 2026-01-01T00:00:00Z
 end = 2026-02-01T00:00:00Z
 """
-SAMPLES = wire.Samples(durations_ns=tuple(100_000 + 37 * at % 911 for at in range(120)))
+_DRAW = random.Random(1).gauss
+
+
+def samples() -> wire.Samples:
+    """Make times that vary as measured ones do: their digits do not repeat."""
+    return wire.Samples(durations_ns=tuple(round(_DRAW(100_000, 700)) for _ in range(120)))
+
+
 PASSED = {"workload_id": "n64", "phase": wire.TrialPhase.VERIFY, "outcome": wire.TrialOutcome.PASSED}
-TIMES = {"workload_id": "n64", "clock": wire.Clock.DEVICE_EVENTS, "bound_ns": 9, "floor_ns": 9, "baselines": {"eager": SAMPLES}}
+TIMES = {"workload_id": "n64", "clock": wire.Clock.DEVICE_EVENTS, "bound_ns": 9, "floor_ns": 9}
 FACTS: list[wire.Fact] = [
     wire.Environment(device="stub", device_kind="emulated", clock=wire.Clock.DEVICE_EVENTS),
     wire.Build(outcome=wire.BuildOutcome.BUILT, log="ptxas info: Used 32 registers\n" * 8, artifact_digest="e" * 64),
     wire.Load(outcome=wire.LoadOutcome.LOADED),
     wire.Plan(trials=(("n64", wire.TrialPhase.VERIFY, 10),)),
     *(wire.Trial(**PASSED, index=index) for index in range(10)),  # type: ignore[arg-type]
-    *[wire.Measurement(**TIMES, certified=SAMPLES)] * 3,  # type: ignore[arg-type]
+    *(wire.Measurement(**TIMES, certified=samples(), baselines={"eager": samples()}) for _ in range(3)),  # type: ignore[arg-type]
     wire.Finished(job_id="job"),
 ]
 Figures = dict[str, tuple[float, float]]  # CPU in ms and thousands of VM steps, by call
