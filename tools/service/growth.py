@@ -158,18 +158,20 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
     name, contest, prefix, rare = f"submissions/{newest.submission_id}", "competitions/c07", newest.submission_id[:9], {"verdicts": [2]}
     yield "Submit", rpc("Submit", submission=host.submission("new"))
     yield "GetSubmission", rpc("GetSubmission", name=name, view=2)
+    # No larger than what the smaller ledger has of them, so that both answer with as much.
+    of_user, of_contest = {"page_size": FIRST // USERS}, {"page_size": FIRST // 2 // CONTESTS}
     lists: list[dict[str, Any]] = [
         {},
         {"page_size": 1000},
-        {"user": "u0123"},
-        {"competition": contest},
+        {"user": "u0123", **of_user},
+        {"competition": contest, **of_contest},
         {"states": [3]},
         {"states": [3, 4]},
     ]
     lists += [{"tag": "sweep"}, {"problem": "problems/stub"}, rare, {"verdicts": [1, 6]}, {"id_prefix": prefix}, {"id_prefix": "zz"}]
     for request in lists:
         yield f"List {request or 'all'}".replace(prefix, "PREFIX"), rpc("ListSubmissions", **request)
-    for request in ({}, rare, {"competition": contest}, {"user": "u0123"}):
+    for request in (of_user, rare, {"competition": contest, **of_contest}, {"user": "u0123", **of_user}):
         yield f"List as a user, {request or 'all'}", rpc("ListSubmissions", "u0007", **request)
     board = rpc("GetLeaderboard", competition=contest, problem="problems/stub", page_size=50)
 
