@@ -18,7 +18,7 @@ from typing import Any, assert_never, cast
 
 import structlog
 
-from grader import extensions
+from grader import devices, extensions
 from grader.errors import CallRefused, DeviceQuarantined, GraderFault, HostBroken, LeaseLost, WorkerLost
 from grader.ledger import Ledger
 from grader.ledger.changes import News, NewsKind
@@ -31,6 +31,7 @@ log = structlog.get_logger()
 
 MAX_BATCH_SIZE = 8  # leases in one transaction
 WAITING_FACT_LIMIT = 64  # of an attempt; one with more waits for the disk
+FOLLOWED_S, ALONE_S = 0.1, 1.0  # how long facts wait for more of them where somebody follows the submission, and where nobody does
 POLL_S = 1.0  # a submission of another process is noticed so late; those of this one wake us
 QUARANTINE_S = 30.0  # how long a submission keeps its place at a device that is quarantined before it is queued again
 # The pipeline's own limits are far below; these are for what it forgot. So long may no fact come; after the build the attempt waits for a
@@ -68,10 +69,12 @@ class _LeaseAttempt:
 
 
 class Recorder:
-    """Facts in their order. Use as an async context; left without an exception, all is on disk."""
+    """Facts in their order. Use as an async context; left without an exception, all is on disk. pause_s: how long the first of some facts
+    waits for others now; those that still wait at the end are for `drain`."""
 
-    def __init__(self, append: Callable[[Sequence[wire.Fact]], Awaitable[None]]) -> None:
-        self._append = append
+    def __init__(self, append: Callable[[Sequence[wire.Fact]], Awaitable[None]], pause_s: Callable[[], float]) -> None:
+        self._append, self._pause_s = append, pause_s
+        self._hurry = asyncio.Event()  # ends the pause
         self._waiting: list[wire.Fact] = []
         self._writing: asyncio.Task[None] | None = None
         self._kept = False
@@ -98,10 +101,12 @@ class Recorder:
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
         if len(self._waiting) >= WAITING_FACT_LIMIT:
+            self._hurry.set()
             await asyncio.wait([self._writing])
 
     async def flush(self) -> None:
         """Return when all of it is on disk; raises what the writing raised."""
+        self._hurry.set()
         if self._writing is not None:
             await asyncio.wait([self._writing])
             self._writing.result()
@@ -115,8 +120,13 @@ class Recorder:
 
     async def _write(self) -> None:
         while self._waiting and not self._kept:
-            batch, self._waiting = self._waiting, []
-            await self._append(batch)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_s()):
+                    await self._hurry.wait()
+            self._hurry.clear()
+            if not self._kept:
+                batch, self._waiting = self._waiting, []
+                await self._append(batch)
 
 
 class Dispatcher:
@@ -146,13 +156,18 @@ class Dispatcher:
         self._capacity = capacity
         self._attempts: set[_LeaseAttempt] = set()
         self._news = asyncio.Event()
+        self._submitted = False  # something may be in the queue of which no other server was told
         self._draining = asyncio.Event()
         self._patience_s = 0.0
         self._expired_s = -1e9
 
     def wake(self) -> None:
-        """Look at the queue now."""
+        """Look at the queue now; and tell other servers, where there is no room here."""
+        self._submitted = True
         self._news.set()
+
+    def _takes(self, device_kind: str) -> bool:
+        return not self._draining.is_set() and (not device_kind or devices.is_offered(device_kind, self._device_kinds()))
 
     def check(self, submission_id: str) -> None:
         """This submission may be cancelled: look now and not at the next heartbeat."""
@@ -162,7 +177,7 @@ class Dispatcher:
 
     def _on_notification(self, news: News) -> None:
         if news.kind in (NewsKind.QUEUED, NewsKind.MISSED):
-            self.wake()
+            self._news.set()
         for attempt in self._attempts if news.kind is NewsKind.MISSED else ():
             attempt.check.set()
         if news.kind is NewsKind.CANCELLING:
@@ -170,6 +185,7 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Work until `drain` is called and nothing is running any more."""
+        self._ledger.changes.takes = self._takes
         with self._ledger.changes.elsewhere(self._on_notification):
             async with asyncio.TaskGroup() as group:
                 await self._take(group)
@@ -195,6 +211,7 @@ class Dispatcher:
     async def _take(self, group: asyncio.TaskGroup) -> None:
         while not self._draining.is_set():
             self._news.clear()
+            submitted, self._submitted = self._submitted, False
             try:
                 # Take back leases that expired: by every round, but no more often than without news.
                 now_s = asyncio.get_running_loop().time()
@@ -203,6 +220,8 @@ class Dispatcher:
                     self._observer.leases_expired(len(await self._ledger.expire()))
                 while await self._take_some(group):
                     pass
+                if submitted and self._capacity() <= len(self._attempts):
+                    self._ledger.changes.say(NewsKind.QUEUED, [""])
             except GraderFault as error:  # a busy ledger; the next round tries again
                 log.warning("lease_failed", reason=error.reason, detail=error.detail)
             with suppress(TimeoutError):
@@ -257,10 +276,13 @@ class Dispatcher:
     async def _graded(self, attempt: _LeaseAttempt) -> Failure | None:
         """Set the report, then add what is found later. Return a Failure where we are at fault, which counts unless there is a report."""
         lease, facts = attempt.lease, list[wire.Fact]()
+        submission_id, changes = lease.submission.submission_id, self._ledger.changes
         try:
             async with (
                 asyncio.timeout(SILENCE_LIMIT_S) as silence,
-                Recorder(partial(self._ledger.append, lease)) as recorder,
+                Recorder(
+                    partial(self._ledger.append, lease), lambda: FOLLOWED_S if changes.followed(submission_id) else ALONE_S
+                ) as recorder,
                 aclosing(cast(AsyncGenerator[wire.Fact, None], self._grade(lease))) as stream,
             ):
                 async for fact in stream:

@@ -1,9 +1,14 @@
-"""Tells the tasks of this process that a submission has news, so that nobody has to poll quickly."""
+"""Tells the tasks of this process, and other servers that follow it, that a submission has news, so that nobody has to poll quickly.
+
+PostgreSQL passes news on by NOTIFY, which is written by one transaction at a time and wakes every server. So a server tells no other of
+what was submitted to it, until another says that it follows that submission; nor that it is queued, where it takes it itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -18,7 +23,8 @@ from grader.model import NewSubmission
 T = TypeVar("T")
 
 CHANNEL = "grader"
-ORIGIN = "grader_origin"  # in a connection's info: which server it is of
+SERVER = "grader_server"  # in a connection's info: the Changes of the server that it is of
+PRIVATE_LIMIT = 10_000
 
 
 class NewsKind(StrEnum):
@@ -27,6 +33,7 @@ class NewsKind(StrEnum):
     CHANGED = "changed"  # there is a new event
     QUEUED = "queued"  # there is something to lease
     CANCELLING = "cancelling"  # one that runs is to be stopped
+    FOLLOWED = "followed"  # a server wants to hear of changes
     MISSED = "missed"  # nobody knows: the connection was away for a while
 
 
@@ -40,24 +47,16 @@ class News:
 
 def tell(connection: sa.Connection, kind: NewsKind, submission_id: str) -> None:
     """Tell the other servers by PostgreSQL's NOTIFY, if this commits. SQLite has no others."""
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, f"{connection.info.get(ORIGIN, '')} {kind} {submission_id}"))
-
-
-def heard(payload: str, own_origin: str) -> News | None:
-    """Return what a payload says; None where it is this server's own, or says nothing to us."""
-    origin, _, rest = payload.partition(" ")
-    kind, _, submission_id = rest.partition(" ")
-    if origin == own_origin or kind not in set(NewsKind):
-        return None
-    return News(kind=NewsKind(kind), submission_id=submission_id)
+    changes: Changes | None = connection.info.get(SERVER)
+    if connection.dialect.name == "postgresql" and not (kind is NewsKind.CHANGED and changes and changes.private(submission_id)):
+        connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, f"{changes.origin if changes else ''} {kind} {submission_id}"))
 
 
 class ManyChanges:
     """Collects what changed of many submissions until it is read. user, tag: which new submissions it hears of; tag "": none."""
 
-    def __init__(self, user: str, tag: str) -> None:
-        self._user, self._tag = user, tag
+    def __init__(self, user: str, tag: str, tell_others: Callable[[Sequence[str]], None]) -> None:
+        self._user, self._tag, self._tell_others = user, tag, tell_others
         self.followed: set[str] = set()
         self._changed: dict[str, None] = {}  # in the order in which it came
         self.maybe_new = bool(tag)  # there may be submissions with the tag that are not followed yet
@@ -77,7 +76,7 @@ class ManyChanges:
 
     def hear_all(self) -> None:
         """Anything may have happened."""
-        self.follow(list(self.followed))
+        self._changed.update(dict.fromkeys(self.followed))
         self.maybe_new = bool(self._tag)
         self.news.set()
 
@@ -85,6 +84,7 @@ class ManyChanges:
         """Collect what changes of these from now on. How they are now counts as a change."""
         self.followed.update(submission_ids)
         self._changed.update(dict.fromkeys(submission_ids))
+        self._tell_others(submission_ids)
 
     def take(self, limit: int) -> list[str]:
         """Return what changed, to be looked at now."""
@@ -115,9 +115,16 @@ def _membership(group: set[T], member: T) -> Iterator[T]:
 
 
 class Changes:
-    """Waiters for submissions, and listeners to other servers. Used on one event loop only."""
+    """Waiters for submissions, and listeners to other servers. Used on one event loop only, but for `private`.
+
+    takes: whether this server takes up what asks for a device, and tells others where it has no room. say: tells others, soon.
+    """
 
     def __init__(self) -> None:
+        self.origin = secrets.token_hex(8)
+        self.takes: Callable[[str], bool] = lambda device_kind: False
+        self.say: Callable[[NewsKind, Sequence[str]], None] = lambda kind, submission_ids: None
+        self._private: dict[str, bool] = {}  # False: no more, but a transaction that began before may not have told of it
         self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._listeners: set[Callable[[News], None]] = set()
         self._many: set[ManyChanges] = set()
@@ -134,7 +141,38 @@ class Changes:
 
     def of_many(self, user: str, tag: str) -> AbstractContextManager[ManyChanges]:
         """Yield what changes of many submissions: not that facts were appended to one."""
-        return _membership(self._many, ManyChanges(user, tag))
+        return _membership(self._many, ManyChanges(user, tag, self.follow))
+
+    def followed(self, submission_id: str) -> bool:
+        """Return whether somebody here waits for facts of a submission, or somebody at another server may."""
+        return submission_id in self._waiting or not self.private(submission_id)
+
+    def private(self, submission_id: str) -> bool:
+        """Return whether a submission was made here and no other server follows it."""
+        return self._private.get(submission_id, False)
+
+    def make_private(self, submission_id: str) -> None:
+        """Tell nobody of a submission that is about to be made, until somebody follows it."""
+        self._private[submission_id] = True
+        if len(self._private) > PRIVATE_LIMIT:
+            del self._private[next(iter(self._private))]
+
+    def miss(self) -> None:
+        """News of other servers may have been lost: what they follow, too. So they look again, as all do here."""
+        self._private = dict.fromkeys(self._private, False)
+        self.say(NewsKind.MISSED, [""])
+        self.hear(News(kind=NewsKind.MISSED))
+
+    def follow(self, submission_ids: Sequence[str]) -> None:
+        """Have other servers tell of changes of these, and of one at once where there was one before they heard of it."""
+        if foreign := [submission_id for submission_id in submission_ids if not self.private(submission_id)]:
+            self.say(NewsKind.FOLLOWED, foreign)
+
+    def receive(self, payload: str) -> None:
+        """Hear what another server says; what this one has said itself, and what says nothing to us, is left out."""
+        origin, kind, submission_id = [*payload.split(" ", 2), "", ""][:3]
+        if origin != self.origin and kind in set(NewsKind):
+            self.hear(News(kind=NewsKind(kind), submission_id=submission_id))
 
     def elsewhere(self, listener: Callable[[News], None]) -> AbstractContextManager[object]:
         """Call listener with all that other servers did."""
@@ -142,6 +180,9 @@ class Changes:
 
     def notify(self, submission_id: str, *, moved: bool = True) -> None:
         """Wake all that wait for this submission. moved: its state changed."""
+        if self._private.get(submission_id) is False:
+            del self._private[submission_id]
+            self.say(NewsKind.CHANGED, [submission_id])
         for changed in self._waiting.get(submission_id, ()):
             changed.set()
         for many in self._many if moved else ():
@@ -154,6 +195,11 @@ class Changes:
 
     def hear(self, news: News) -> None:
         """Pass on what another server did."""
+        if news.kind is NewsKind.FOLLOWED:
+            if self.private(news.submission_id):  # what changed before this was heard is told now
+                self._private[news.submission_id] = False
+                self.say(NewsKind.CHANGED, [news.submission_id])
+            return
         missed = news.kind is NewsKind.MISSED
         for submission_id in list(self._waiting) if missed else [news.submission_id]:
             self.notify(submission_id)

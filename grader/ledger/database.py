@@ -48,6 +48,9 @@ class Database(Protocol):
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work in a transaction that sees one state of the database."""
 
+    async def read_once(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run work that reads by one statement only."""
+
 
 PREFIX = "grader-server/"
 EARLIER_NAME = "grader-server-listener"

@@ -122,7 +122,7 @@ class Ledger:
         if isinstance(location, Path):
             opened = SqliteDatabase.open(location, checked=server_name != "")
         else:
-            opened = PostgresDatabase.open(location, changes.hear, listener_name=server_name or LISTENER)
+            opened = PostgresDatabase.open(location, changes, listener_name=server_name or LISTENER)
         async with opened as database:
             passing = time.monotonic if now is None else lambda: now().timestamp()
             yield cls(database, now or database.now, changes, elapsed_s or passing)
@@ -145,9 +145,22 @@ class Ledger:
         the queue it takes; "": the user's. batch: it lets all others go first.
         """
         submission_id = secrets.token_hex(8)
+        told = bool(new_submission.tags) or not self.changes.takes(new_submission.device_kind)  # others may follow a tag
+        self.changes.make_private(submission_id)
         submitted = await self.database.write(
             lambda connection: transactions.submit(
-                connection, self.now(), submission_id, new_submission, problem, request_id, queue_limit, policy, allow_cached, share, batch
+                connection,
+                self.now(),
+                submission_id,
+                new_submission,
+                problem,
+                request_id,
+                queue_limit,
+                policy,
+                allow_cached,
+                share,
+                batch,
+                told,
             )
         )
         self.changes.made(new_submission)
@@ -155,7 +168,7 @@ class Ledger:
 
     async def get(self, submission_id: str) -> Submission:
         """Return a submission, with sources and report; SubmissionNotFound."""
-        return await self.database.read(lambda connection: transactions.get(connection, submission_id))
+        return await self.database.read_once(lambda connection: transactions.get(connection, submission_id))
 
     async def judgements(self, submission_id: str) -> list[Judgement]:
         """Every judgement of a submission, oldest first: the last one counts."""
@@ -165,11 +178,11 @@ class Ledger:
             .where(submissions.c.submission_id == submission_id)
             .order_by(judgements.c.sequence)
         )
-        return await self.database.read(lambda connection: [records.judgement(row._mapping) for row in connection.execute(query)])
+        return await self.database.read_once(lambda connection: [records.judgement(row._mapping) for row in connection.execute(query)])
 
     async def problem(self, digest: str) -> Problem:
         """The problem that a submission was made to."""
-        return await self.database.read(lambda connection: transactions.get_problem(connection, digest))
+        return await self.database.read_once(lambda connection: transactions.get_problem(connection, digest))
 
     async def page(
         self,
@@ -188,26 +201,26 @@ class Ledger:
             rows = connection.execute(query).all()
             return [records.submission(row) for row in rows[:size]], rows[size - 1].number if len(rows) > size else None
 
-        return await self.database.read(work)
+        return await self.database.read_once(work)
 
     async def events(self, submission_id: str, *, after: int = 0, limit: int = 256) -> list[Event]:
         """Events after a sequence, in order."""
         wanted = {"by_submission": submission_id, "by_sequence": min(after, transactions.LARGEST), "by_limit": limit}
-        return await self.database.read(
+        return await self.database.read_once(
             lambda connection: [records.event(row) for row in connection.execute(statements.EVENTS_AFTER, wanted)]
         )
 
     async def tagged(self, user: str, tag: str, *, after_number: int, limit: int) -> list[tuple[int, str]]:
         """Numbers and ids of this user's submissions with this tag, oldest first: those that follow a number; after 0, the newest."""
-        return await self.database.read(lambda connection: statements.tagged(connection, user, tag, after_number, limit))
+        return await self.database.read_once(lambda connection: statements.tagged(connection, user, tag, after_number, limit))
 
     async def heads(self, submission_ids: Sequence[str]) -> list[Submission]:
         """These submissions as they are now, oldest first, as in lists; those that are not there are left out."""
-        return await self.database.read(lambda connection: statements.read(connection, submission_ids, statements.LISTED))
+        return await self.database.read_once(lambda connection: statements.read(connection, submission_ids, statements.LISTED))
 
     async def with_reports(self, submission_ids: Sequence[str]) -> list[Submission]:
         """The same with whole reports."""
-        return await self.database.read(lambda connection: statements.read(connection, submission_ids, statements.WITH_REPORT))
+        return await self.database.read_once(lambda connection: statements.read(connection, submission_ids, statements.WITH_REPORT))
 
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -24,7 +24,7 @@ from psycopg.types.string import StrDumperUnknown
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from grader.errors import LedgerBusy, LedgerUnreachable, SettingsInvalid
-from grader.ledger.changes import CHANNEL, ORIGIN, News, NewsKind, heard
+from grader.ledger.changes import CHANNEL, SERVER, Changes, NewsKind, tell
 from grader.ledger.group_commit import GroupCommit
 from grader.ledger.migrate import migrate
 from grader.ledger.records import plain
@@ -90,8 +90,9 @@ def shown_url(url: str) -> str:
     return f"postgresql://{place}/{words.get('dbname') or ''}"
 
 
-def engine(url: str, origin: str = "", pool_size: int = 5) -> sa.Engine:
-    """An engine by libpq's rules, PGPASSWORD and pgpass included. Its errors quote no parameters: there are sources among them."""
+def engine(url: str, changes: Changes | None = None, pool_size: int = 5) -> sa.Engine:
+    """An engine by libpq's rules, PGPASSWORD and pgpass included. Its errors quote no parameters: there are sources among them. changes: of
+    the server whose connections these are."""
     conninfo = make_conninfo(**(_CONNECTION | connection_words(url)))
 
     def connect() -> psycopg.Connection[Any]:
@@ -102,13 +103,11 @@ def engine(url: str, origin: str = "", pool_size: int = 5) -> sa.Engine:
         connection.autocommit = False
         return connection
 
-    database_engine = sa.create_engine(
-        "postgresql+psycopg://", creator=connect, pool_size=pool_size, max_overflow=0, pool_pre_ping=True, hide_parameters=True
-    )
+    database_engine = sa.create_engine("postgresql+psycopg://", creator=connect, pool_size=pool_size, max_overflow=0, hide_parameters=True)
 
     @sa.event.listens_for(database_engine, "connect")
     def _connect(_connection: Any, record: Any) -> None:
-        record.info[ORIGIN] = origin
+        record.info[SERVER] = changes
 
     return database_engine
 
@@ -127,11 +126,12 @@ def alone(of: sa.Engine) -> sa.Engine:
 class PostgresDatabase:
     """Runs functions in transactions on threads of its own."""
 
-    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, url: str, changes: Changes, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
-        self.origin = secrets.token_hex(8)
+        self._changes, self._unsaid = changes, dict[tuple[NewsKind, str], None]()
         self.shown = shown_url(url)  # without password
-        self._engine = engine(url, self.origin, 1 + ROW_WRITER_COUNT + READER_COUNT)
+        self._engine = engine(url, changes, 1 + ROW_WRITER_COUNT + READER_COUNT)
+        self._statement_engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._read_engine = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._writer = GroupCommit(alone(self._engine), "ledger-write")
         self._row_writers = ThreadPoolExecutor(ROW_WRITER_COUNT, "ledger-rows")
@@ -142,17 +142,18 @@ class PostgresDatabase:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, url: str, hear: Callable[[News], None], *, listener_name: str = LISTENER, patience_s: float = PATIENCE_S
+        cls, url: str, changes: Changes, *, listener_name: str = LISTENER, patience_s: float = PATIENCE_S
     ) -> AsyncIterator[PostgresDatabase]:
         """Connect, making or migrating the tables if need be, and listen to other servers. listener_name: as `database.py` reads it."""
-        database = cls(url, patience_s)
+        database = cls(url, changes, patience_s)
         try:
             await database._begin()
             conninfo = make_conninfo(**(_CONNECTION | connection_words(url) | {"application_name": listener_name}))
             listening = asyncio.Event()
             raised: Exception | None = None
             async with asyncio.TaskGroup() as group:
-                listener = group.create_task(database._keep_listening(conninfo, hear, listening))
+                changes.say = partial(database._say, group)
+                listener = group.create_task(database._keep_listening(conninfo, listening))
                 with suppress(TimeoutError):
                     await asyncio.wait_for(listening.wait(), PATIENCE_S)
                 try:
@@ -160,6 +161,7 @@ class PostgresDatabase:
                 except Exception as error:  # noqa: BLE001  # the caller's own; out of the group, so that it comes back as it was
                     raised = error
                 finally:
+                    changes.say = lambda kind, submission_ids: None
                     listener.cancel()
             if raised is not None:
                 raise raised
@@ -195,20 +197,36 @@ class PostgresDatabase:
             log.warning("clock_differs_from_the_database", ahead_s=ahead.total_seconds())
         self._ahead = ahead if skewed else timedelta(0)
 
-    async def _keep_listening(self, conninfo: str, hear: Callable[[News], None], listening: asyncio.Event) -> None:
+    def _say(self, group: asyncio.TaskGroup, kind: NewsKind, submission_ids: Sequence[str]) -> None:
+        """Tell other servers soon, together with what else there is to tell."""
+        if not self._unsaid:
+            group.create_task(self._tell_unsaid())
+        self._unsaid.update(dict.fromkeys((kind, submission_id) for submission_id in submission_ids))
+
+    async def _tell_unsaid(self) -> None:
+        unsaid, self._unsaid = list(self._unsaid), {}
+
+        def work(connection: sa.Connection) -> None:
+            for kind, submission_id in unsaid:
+                tell(connection, kind, submission_id)
+
+        with suppress(LedgerBusy):  # they look again, later
+            await self.write_rows(work)
+
+    async def _keep_listening(self, conninfo: str, listening: asyncio.Event) -> None:
         """Hear of other servers, on a connection that is opened again when it is lost. Nothing depends on it but how soon: all poll too."""
         while True:
             try:
-                await self._listen(conninfo, hear, listening)
+                await self._listen(conninfo, listening)
             except (psycopg.Error, TimeoutError) as error:
                 log.warning("listening_failed", detail=first_line(error))
             await asyncio.sleep(RETRY_S)
 
-    async def _listen(self, conninfo: str, hear: Callable[[News], None], listening: asyncio.Event) -> None:
+    async def _listen(self, conninfo: str, listening: asyncio.Event) -> None:
         async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as connection:
             await connection.execute(f"LISTEN {CHANNEL}")
             listening.set()
-            hear(News(kind=NewsKind.MISSED))  # from now on nothing is missed; before, nobody knows
+            self._changes.miss()  # from now on nothing is missed; before, nobody knows
             while True:
                 before = datetime.now(UTC)
                 async with asyncio.timeout(ANSWER_S):
@@ -217,8 +235,7 @@ class PostgresDatabase:
                 if row is not None:
                     self._measured(row[0] - (before + (after - before) / 2))
                 async for sentence in connection.notifies(timeout=MEASURE_S):
-                    if (news := heard(sentence.payload, self.origin)) is not None:
-                        hear(news)
+                    self._changes.receive(sentence.payload)
 
     async def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work while no other server writes so. Of one server, in the order of the calls, and those that wait share a commit."""
@@ -227,7 +244,7 @@ class PostgresDatabase:
             try:
                 return await self._writer.submit(work)
             except (DBAPIError, PendingRollbackError) as error:
-                if isinstance(error, PendingRollbackError) or error.connection_invalidated:
+                if isinstance(error, PendingRollbackError) or (error.connection_invalidated and error.statement != WRITE_ALONE):
                     raise LedgerBusy(_WENT_AWAY) from error  # not to be run again: it may be written
                 raise
 
@@ -244,6 +261,10 @@ class PostgresDatabase:
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run work in a transaction that sees one state of the database."""
         return await self._on(self._readers, self._read_engine, work)
+
+    async def read_once(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run work of one statement, which needs no transaction."""
+        return await self._on(self._readers, self._statement_engine, work)
 
     async def _on(self, threads: ThreadPoolExecutor, on: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
         loop, deadline = asyncio.get_running_loop(), time.monotonic() + self._patience_s

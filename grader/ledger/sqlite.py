@@ -146,6 +146,8 @@ class SqliteDatabase:
 
         return await self._busy_where_locked(asyncio.get_running_loop().run_in_executor(self._readers, transact))
 
+    read_once = read
+
     def _refuse_lost(self) -> None:
         """Raise where the file is gone: what is written to it would be lost, and a new connection would make a new file."""
         if self._file is not None and _identity(self._path) != self._file:

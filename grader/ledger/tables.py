@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +28,33 @@ class UtcTime(sa.TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+COMPRESSED_CHARS = 128  # shorter texts stay as they are
+# What facts have in common. It is a part of every compressed text: never change it.
+_FACTS = b""""speedups":[],"reported_baselines":{},"physical_floor_ns":null,"moved_bytes":null,"flops":null,"conditions":{},"turn_count":0,\
+"half_width":null,"end":null{"type":"Measurement","certified":{"durations_ns":[{"type":"Trial","workload_id":"phase":"verify","index":0,\
+"outcome":"passed","hidden":false,"key":"","element_count":0,"mismatched_count":0,"unwritten_count":0,"nonfinite_count":0,\
+"max_absolute_error":null,"max_relative_error":null,"budget_ratio":null,"message":"","duration_ns":0,"run_count":1,"wrong_elements":[],\
+"symptom":null,"cuda_error":"","wrong_pattern":null}"""
+
+
+class LongText(sa.TypeDecorator[str]):
+    """A text that is compressed in SQLite. PostgreSQL does so itself; what earlier versions wrote is read as it is."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> Any:
+        """Compress what is long."""
+        if value is None or dialect.name != "sqlite" or len(value) < COMPRESSED_CHARS:
+            return value
+        packer = zlib.compressobj(1, zdict=_FACTS)
+        return packer.compress(value.encode()) + packer.flush()
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> str | None:
+        """Return the text."""
+        return zlib.decompressobj(zdict=_FACTS).decompress(value).decode() if isinstance(value, bytes) else value
+
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -44,7 +72,7 @@ def texts(**lengths: int) -> list[sa.Column[Any]]:
 
 def judged_columns(*, nullable: bool = True) -> list[sa.Column[Any]]:
     """Make the columns that a judgement has of its own: of a report, for lists, and those that boards read. flags: joined by commas."""
-    judged = {"verdict": sa.String(32), "reason": sa.String(64), "summary": sa.Text(), "report": sa.Text()}
+    judged = {"verdict": sa.String(32), "reason": sa.String(64), "summary": sa.Text(), "report": LongText()}
     boards = {"device": sa.String(128), "clock": sa.String(32), "flags": sa.String(400)}
     return [
         *(sa.Column(name, kind, nullable=nullable) for name, kind in judged.items()),
@@ -100,7 +128,7 @@ submissions = sa.Table(
     sa.Column("withdraw_user", sa.String(64)),
     sa.Column("withdraw_reason", sa.String(400)),
     sa.Column("share", sa.String(64), nullable=False, server_default=""),  # whose turns it takes: the user's, or a client's without a key
-    sa.Column("sources", sa.Text, nullable=False),  # last: SQLite reads all of it to get at what lies behind
+    sa.Column("sources", LongText, nullable=False),  # last: SQLite reads all of it to get at what lies behind
     sa.Index(None, "state", "number"),
     # All that the queue's order needs, so that no row is read for it: sources lie in the way of what comes behind them.
     sa.Index(
@@ -140,7 +168,7 @@ events = sa.Table(
     sa.Column("event_time", UtcTime, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("state", sa.String(16)),
-    sa.Column("fact", sa.Text),
+    sa.Column("fact", LongText),
 )
 
 # Files that an attempt left: their bytes lie by digest in a directory of the server that graded it (`grader/artifacts`).

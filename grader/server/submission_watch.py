@@ -185,7 +185,7 @@ class SubmissionWatch:
         """Replay what followed the event numbered after, follow, and end with the final state. until_findings: or when the report has what
         tools find after its verdict. SubmissionNotFound; ShuttingDown."""
         reported: Position | None = None  # and when, by the loop's clock
-        reported_s, loop = -1e9, asyncio.get_running_loop()
+        reported_s, loop, followed = -1e9, asyncio.get_running_loop(), False
         with self._ledger.changes.of(submission_id) as changed:
             submission, redactor, redacted = await self._open_events(caller, submission_id, after)
             ended = profiled = False  # whether the final state was sent, and whether tools are at work that it did not wait for
@@ -193,7 +193,8 @@ class SubmissionWatch:
                 changed.clear()
                 leaving = self.leaving.is_set()
                 events = await redacted.after(after)
-                if any(event.state for event in events):
+                moves = [(event.state, event.attempt) for event in events if event.state]
+                if moves and moves[-1] != (submission.state, submission.attempt_count):
                     submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
                 for event in events:
                     yield messages.event_to_proto(event, submission, redactor)
@@ -207,6 +208,9 @@ class SubmissionWatch:
                 if leaving and not events and not ended:
                     raise ShuttingDown()
                 if not events:
+                    if not followed:
+                        self._ledger.changes.follow([submission_id])
+                        followed = True
                     queued = submission.state is SubmissionState.QUEUED
                     # Not all at once: watches that were opened together would all look in the same second, every time.
                     poll_s = random.uniform(0.5, 1.5) * self.poll_s

@@ -1,8 +1,10 @@
-"""Competitions and boards as callers see them: a frozen board is frozen for all but administrators, and made anew at every call."""
+"""Competitions and boards as callers see them: a frozen board is frozen for all but administrators, and made anew every two seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -18,7 +20,7 @@ from grader.server.request_limits import page_position, page_size, page_token
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api
 from grader_extensions.competitions import leaderboard
-from grader_extensions.competitions.leaderboard import Standing
+from grader_extensions.competitions.leaderboard import Board, Standing
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
@@ -33,9 +35,28 @@ async def read_standings(ledger: Ledger, competition: Competition, problem_id: s
     return await ledger.database.read(lambda connection: standings_of(connection, competition, problem_id))
 
 
+async def read_board(
+    ledger: Ledger, competitions: Competitions, competition: Competition, problem_id: str, device: str, *, admin: bool
+) -> Board:
+    """A board of a competition as it was at most two seconds ago. admin: without a freeze. device "": the first that there are entries of.
+    ProblemNotFound where the competition does not have this problem."""
+    if problem_id and problem_id not in competition.problem_ids:
+        raise ProblemNotFound(problem_id, competition.problem_ids)
+    before = leaderboard.counted_before(competition, ledger.now(), admin=admin)
+
+    async def make() -> dict[str, Board]:
+        standings = await read_standings(ledger, competition, problem_id)
+        return await asyncio.to_thread(leaderboard.boards, competition, standings, problem_id=problem_id, before=before)
+
+    boards = await competitions.recent.get((competition.competition_id, problem_id, before), make)
+    return boards[device] if device in boards else replace(boards[""], device=device, entries=(), official=False)
+
+
 async def read_languages(ledger: Ledger, entries: Sequence[leaderboard.Entry]) -> dict[str, str]:
     """The languages of a page's submissions, by id: they are not in the index that boards are made from."""
     submission_ids = [entry.submission_id for entry in entries if entry.submission_id]
+    if not submission_ids:
+        return {}
     query = sa.select(submissions.c.submission_id, submissions.c.language).where(submissions.c.submission_id.in_(submission_ids))
     return await ledger.database.read(lambda connection: {row.submission_id: row.language for row in connection.execute(query)})
 
@@ -94,12 +115,14 @@ def competition_to_proto(competition: Competition, now: datetime) -> competition
     )
 
 
-def board_to_proto(board: leaderboard.Board, first: int, size: int, next_page_token: str = "") -> competition_pb2.Leaderboard:
-    """Convert one page of a board: size entries from the first on, which counts from 0."""
+def board_to_proto(
+    board: Board, entries: Sequence[leaderboard.Entry], languages: Mapping[str, str], next_page_token: str = ""
+) -> competition_pb2.Leaderboard:
+    """Convert one page of a board, with these entries. languages: of their submissions."""
     return to_message(
         competition_pb2.Leaderboard,
         board,
-        entries=[to_message(competition_pb2.LeaderboardEntry, entry) for entry in board.entries[first : first + size]],
+        entries=[to_message(competition_pb2.LeaderboardEntry, entry, language=languages.get(entry.submission_id, "")) for entry in entries],
         entry_count=len(board.entries),
         next_page_token=next_page_token,
     )
@@ -116,17 +139,14 @@ class BoardCalls:
         size = page_size(request.page_size)
         competition = self._competitions.get(parse(COMPETITIONS, request.competition, "competition"))
         problem_id = parse(PROBLEMS, request.problem, "problem") if request.problem else ""
-        if problem_id and problem_id not in competition.problem_ids:
-            raise ProblemNotFound(problem_id, competition.problem_ids)
-        before = leaderboard.counted_before(competition, self._ledger.now(), admin=interceptors.current_caller().admin)
-        standings = await read_standings(self._ledger, competition, problem_id)
-        board = leaderboard.board(competition, standings, problem_id=problem_id, device=request.device, before=before)
+        admin = interceptors.current_caller().admin
+        board = await read_board(self._ledger, self._competitions, competition, problem_id, request.device, admin=admin)
         # A token is of a place, not of a state: who pages while the board moves may see an entry twice, or not.
         place = (competition.competition_id, problem_id, request.device)
         first = page_position(request.page_token, int, *place) or 0
-        board = leaderboard.with_languages(board, await read_languages(self._ledger, board.entries[first : first + size]))
+        entries = board.entries[first : first + size]
         following = first + size if first + size < len(board.entries) else None
-        return board_to_proto(board, first, size, page_token(following, *place))
+        return board_to_proto(board, entries, await read_languages(self._ledger, entries), page_token(following, *place))
 
     async def GetCompetition(self, request: api.GetCompetitionRequest) -> competition_pb2.Competition:
         """Return a competition."""

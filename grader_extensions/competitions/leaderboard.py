@@ -6,7 +6,7 @@ The order is total and depends on nothing but what is counted: no clock, no orde
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -45,7 +45,6 @@ class Entry:
     flags: tuple[str, ...] = ()
     rank: int = 0
     submission_count: int = 1  # that count on this board, over all its problems
-    language: str = ""  # of the submission; see `with_languages`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +110,13 @@ def board(
     )
 
 
-def with_languages(board: Board, languages: Mapping[str, str]) -> Board:
-    """The board with the languages of its entries. languages: by submission, of those that will be shown."""
-    entries = tuple(replace(entry, language=languages.get(entry.submission_id, "")) for entry in board.entries)
-    return replace(board, entries=entries)
+def boards(
+    competition: Competition, standings: Sequence[Standing], *, problem_id: str = "", before: datetime | None = None
+) -> dict[str, Board]:
+    """The boards of one problem, or over all of them, by device; "": as `board` has it."""
+    first = board(competition, standings, problem_id=problem_id, before=before)
+    others = (board(competition, standings, problem_id=problem_id, device=device, before=before) for device in first.devices[1:])
+    return {"": first, first.device: first, **{other.device: other for other in others}}
 
 
 def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tuple[Entry, ...]:

@@ -219,7 +219,9 @@ class OrganisingCalls:
 
     async def _write(self, action: Callable[Concatenate[sa.Connection, datetime, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         now = self._ledger.now()
-        return await self._ledger.database.write(lambda connection: action(connection, now, *arguments, **named))
+        result = await self._ledger.database.write(lambda connection: action(connection, now, *arguments, **named))
+        self._competitions.recent.clear()
+        return result
 
     def _named(self, request: api.BanUserRequest | api.LiftBanRequest, *, reason_required: bool) -> tuple[str, str, str]:
         """Return the competition's id, the user and the reason."""

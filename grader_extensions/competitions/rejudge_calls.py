@@ -120,6 +120,7 @@ class RejudgeCalls:
         """Apply a rejudge."""
         rejudge_id = parse(REJUDGES, request.name)
         await self._write(lambda connection: rejudges.apply(connection, self._ledger.now(), rejudge_id))
+        self._competitions.recent.clear()
         log.info("rejudge_applied", rejudge=rejudge_id)
         return await self._shown(rejudge_id)
 

@@ -51,6 +51,7 @@ from grader_extensions.competitions.competition_file import (
     sentence,
 )
 from grader_extensions.competitions.model import Competition, Phase, TieRule, Visibility
+from grader_extensions.competitions.recent import Recent
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import rule_of
 
@@ -77,9 +78,11 @@ class _LoadedFile:
 
 
 class Competitions:
-    """Competitions by id. One store is shared by all who ask, so that what is read again is there for all at once."""
+    """Competitions by id. One store is shared by all who ask, so that what is read again is there for all at once. recent: their boards,
+    and other answers that pages and calls share."""
 
     def __init__(self, problems: Problems | None = None) -> None:
+        self.recent = Recent()
         self._loaded, self._problems = dict[str, _LoadedFile](), problems or Problems()
         self.read_again: Callable[[], Competitions] = Competitions
 
@@ -99,6 +102,7 @@ class Competitions:
     def replace(self, fresh: Competitions) -> None:
         """Have what another store has, all at once."""
         self._loaded = fresh._loaded
+        self.recent.clear()
 
     def get(self, competition_id: str) -> Competition:
         """The competition of that id, or CompetitionNotFound."""

@@ -18,13 +18,11 @@ from aiohttp import web
 from grader import access
 from grader.api import messages
 from grader.config import web_address
-from grader.errors import ProblemNotFound
 from grader.extensions import ServerContext
 from grader.peers import PeerLimits, loopback
 from grader.server.connections import web_limits
 from grader.views import formatting
-from grader_extensions.competitions import leaderboard
-from grader_extensions.competitions.boards import read_languages, read_standings
+from grader_extensions.competitions.boards import read_board, read_languages
 from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.competitions.store import Competitions
 from grader_extensions.web import views
@@ -143,20 +141,15 @@ class Pages:
         site, viewer = self._site, self._site.viewer(request)
         competition, now, page = site.competitions.get(request.match_info["id"]), site.now(), page_number(request)
         competition_id, problem_id, device = competition.competition_id, request.query.get("problem", ""), request.query.get("device", "")
-        if problem_id and problem_id not in competition.problem_ids:
-            raise ProblemNotFound(problem_id)
         unfrozen = viewer.admin and "unfrozen" in request.query
-        before = leaderboard.counted_before(competition, now, admin=unfrozen)
-        standings = await site.recent((competition_id, problem_id), lambda: read_standings(site.ledger, competition, problem_id))
-        board = await asyncio.to_thread(leaderboard.board, competition, standings, problem_id=problem_id, device=device, before=before)
-        entries = board.entries[PagePosition(page, len(board.entries)).shown]
-        if any(entry.submission_id for entry in entries):
-            key = (competition_id, board.problem_id, board.device, before, page)
-            board = leaderboard.with_languages(board, await site.recent(key, lambda: read_languages(site.ledger, entries)))
+        board = await read_board(site.ledger, site.competitions, competition, problem_id, device, admin=unfrozen)
+        languages = await read_languages(site.ledger, board.entries[PagePosition(page, len(board.entries)).shown])
         titles = {problem_id: site.title(problem_id) or problem_id for problem_id in competition.problem_ids}
         linked = access.sees_competition(viewer, competition_id, site.readable())
-        context = await asyncio.to_thread(views.board, competition, board, now, titles, page=page, linked=linked, reader=viewer.user)
-        context |= {"may_unfreeze": viewer.admin and context["frozen"], "unfrozen": unfrozen}
+        shown = await asyncio.to_thread(
+            views.board, competition, board, now, titles, languages, page=page, linked=linked, reader=viewer.user
+        )
+        context = shown | {"may_unfreeze": viewer.admin and shown["frozen"], "unfrozen": unfrozen}
         return await site.page(request, "competition.html", context)
 
     async def submission(self, request: web.Request) -> web.Response:
@@ -216,7 +209,7 @@ class Pages:
         """How many wait and run; None for those whom the API does not show everybody's submissions."""
         if not self._site.viewer(request).admin:
             return None
-        demands = await self._site.recent(("queue",), self._site.ledger.device_demands)
+        demands = await self._site.competitions.recent.get(("queue",), self._site.ledger.device_demands)
         return {"waiting": sum(demand.queued_count for demand in demands), "running": sum(demand.running_count for demand in demands)}
 
     def _problems(self, competitions: tuple[Competition, ...], now: datetime) -> list[dict[str, Any]]:

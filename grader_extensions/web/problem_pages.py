@@ -68,7 +68,7 @@ class ProblemPages:
         """The page of a problem."""
         site, stored_problem = self._site, self._site.problems.get(request.match_info["id"])
         caller = site.viewer(request)
-        rows = await site.recent(
+        rows = await site.competitions.recent.get(
             ("baselines", stored_problem.digest, caller.admin, site.readable()), lambda: self._baselines(caller, stored_problem)
         )
         shown = problem(

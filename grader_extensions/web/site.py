@@ -7,11 +7,11 @@ import hashlib
 import re
 import shlex
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any
 from urllib.parse import quote
 
 import jinja2
@@ -69,13 +69,11 @@ log = structlog.get_logger()
 UNKNOWN_ADDRESS = "HOST:PORT"  # of the API
 
 PAGE_LIMIT = 100_000
-STANDINGS_S = 2.0  # so long what a board is made from is good: anybody may ask, as often as they like
 _EVERY_ADDRESS = ("0.0.0.0", "[::]", "::")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 _SESSION = web.RequestKey("session", Session)
 
-T = TypeVar("T")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -111,8 +109,7 @@ def counted(request: web.Request, count: PeerCount, refusal: Exception) -> Itera
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """service: the API's, which pages ask. open_server: no keys are asked for, and only this host gets here. api_address: where the API
-    listens, HOST:PORT; "" is not known. sessions: None where nobody can sign in. reads: what was read recently, with when it has to be read
-    again."""
+    listens, HOST:PORT; "" is not known. sessions: None where nobody can sign in."""
 
     service: GraderServicer
     competitions: Competitions
@@ -120,9 +117,7 @@ class Site:
     templates: jinja2.Environment
     api_address: str = ""
     asks_keys: bool = False
-    standings_s: float = STANDINGS_S
     sessions: Sessions | None = None
-    reads: dict[tuple[object, ...], tuple[float, asyncio.Task[Any]]] = field(default_factory=dict)
 
     @property
     def ledger(self) -> Ledger:
@@ -195,14 +190,6 @@ class Site:
         if host in _EVERY_ADDRESS:  # the reader's browser knows one of them
             host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
         return f"{host}:{port}" if _HOST.fullmatch(host) else UNKNOWN_ADDRESS
-
-    async def recent(self, key: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what was read for this key, read again at most once in a while, and once for all who ask meanwhile."""
-        now = asyncio.get_running_loop().time()
-        cached = self.reads.get(key)
-        if cached is None or cached[0] <= now:
-            self.reads[key] = cached = (now + self.standings_s, asyncio.ensure_future(read()))
-        return await asyncio.shield(cast("asyncio.Task[T]", cached[1]))
 
     def title(self, problem_id: str) -> str:
         """A problem's title, or its id; "" where there is no page of it."""

@@ -149,12 +149,14 @@ def board(
     shown_board: Board,
     now: datetime,
     titles: Mapping[str, str],
+    languages: Mapping[str, str],
     *,
     page: int = 1,
     linked: bool = False,
     reader: str = "",
 ) -> dict[str, Any]:
-    """A competition with one of its boards. titles: of problems; linked: whether all submissions may be looked at, or the reader's only."""
+    """A competition with one of its boards. titles: of problems; languages: of submissions; linked: whether all submissions
+    may be looked at, or the reader's only."""
     place = PagePosition(page, len(shown_board.entries))
     scores = [(entry.score.value, entry.score.low, entry.score.high) for entry in shown_board.entries]
     shown, figure = shown_board.entries[place.shown], score_column([score[0] for score in scores], shown_board.score_kind)
@@ -184,7 +186,7 @@ def board(
                 "time": when(entry.create_time),
                 "submission_id": entry.submission_id if linked or (reader and entry.user == reader) else "",
                 "submission_count": entry.submission_count,
-                "language": entry.language,
+                "language": languages.get(entry.submission_id, ""),
                 "problem_count": entry.problem_count,
                 "flags": flags(entry.flags),
             }

@@ -23,7 +23,7 @@ WITH_PASSWORD = f"postgresql://grader:{SECRET}@db.example:5433/ledger?applicatio
 async def opened(url, patience_s):
     """A ledger that waits so long for its database."""
     changes = Changes()
-    async with PostgresDatabase.open(url, changes.hear, patience_s=patience_s) as database:
+    async with PostgresDatabase.open(url, changes, patience_s=patience_s) as database:
         yield Ledger(database, database.now, changes)
 
 

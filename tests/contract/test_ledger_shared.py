@@ -216,6 +216,7 @@ async def test_a_watcher_at_another_server_is_woken(two_servers):
     own = []
     (made,) = await submit(writer)
     with reader.changes.of(made) as changed, writer.changes.elsewhere(own.append):
+        reader.changes.follow([made])
         held = await writer.lease("w1", ttl_s=60)
         for write in (None, writer.append(held, [fakes.trial()]), writer.release(held, FAILURE, counted=False)):
             if write is not None:
@@ -223,6 +224,52 @@ async def test_a_watcher_at_another_server_is_woken(two_servers):
             await asyncio.wait_for(changed.wait(), SOON_S)
             changed.clear()
     assert [news for news in own if news.kind is not NewsKind.MISSED] == []
+
+
+async def test_other_servers_hear_only_of_what_they_follow(two_servers):
+    """And of what waits only where its server does not take it. Of what changed before it was known who follows, one hears then."""
+    writer, reader = two_servers
+    heard = asyncio.Queue()
+    writer.changes.takes = lambda device_kind: True
+    with reader.changes.elsewhere(heard.put_nowait):
+        quiet, followed = await submit(writer, 2)
+        for held in await writer.lease_some("w1", 2, ttl_s=60):
+            await writer.append(held, [fakes.trial()])
+            await writer.settle(held, fakes.report())
+        reader.changes.follow([followed])
+        while (news := await asyncio.wait_for(heard.get(), SOON_S)).kind is NewsKind.MISSED:
+            pass
+        assert (news.kind, news.submission_id) == (NewsKind.CHANGED, followed) and quiet != followed
+        writer.changes.takes = lambda device_kind: False
+        (waiting,) = await submit(writer)
+        assert (await asyncio.wait_for(heard.get(), SOON_S)).submission_id == waiting and heard.empty()
+
+
+async def test_a_change_that_began_before_one_followed_is_told_after_its_commit(two_servers):
+    """Its transaction told nobody, for nobody followed; the reader may have looked before the commit."""
+    writer, reader = two_servers
+    (made,) = await submit(writer)
+    writer.changes.receive(f"another {NewsKind.FOLLOWED} {made}")
+    with reader.changes.of(made) as changed:
+        await asyncio.wait_for(changed.wait(), SOON_S)  # what had changed by then
+        changed.clear()
+        writer.changes.notify(made)  # as after a commit
+        await asyncio.wait_for(changed.wait(), SOON_S)
+
+
+async def test_a_server_that_missed_news_keeps_nothing_to_itself(two_servers):
+    """Others may have said what they follow meanwhile: they look again, and hear of all that was made before."""
+    writer, reader = two_servers
+    heard = asyncio.Queue()
+    (made,) = await submit(writer)
+    with reader.changes.elsewhere(heard.put_nowait):
+        writer.changes.miss()
+        while (await asyncio.wait_for(heard.get(), SOON_S)).kind is not NewsKind.MISSED:
+            pass
+        await writer.lease("w1", ttl_s=60)
+        while (news := await asyncio.wait_for(heard.get(), SOON_S)).kind is not NewsKind.CHANGED:
+            pass
+    assert news.submission_id == made
 
 
 async def test_listening_goes_on_after_its_connection_was_cut(url):
@@ -233,7 +280,8 @@ async def test_listening_goes_on_after_its_connection_was_cut(url):
             rows(url, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}'")
             assert (await asyncio.wait_for(heard.get(), SOON_S)).kind is NewsKind.MISSED
             (made,) = await submit(writer)
-            news = await asyncio.wait_for(heard.get(), SOON_S)
+            while (news := await asyncio.wait_for(heard.get(), SOON_S)).kind is NewsKind.MISSED:  # the writer's was cut, too
+                pass
     assert (news.kind, news.submission_id) == (NewsKind.QUEUED, made)
 
 

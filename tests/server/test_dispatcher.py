@@ -11,6 +11,7 @@ import grader.dispatch.dispatcher
 from grader.dispatch.dispatcher import Dispatcher
 from grader.errors import AlreadyFinished, DeviceQuarantined
 from grader.ledger import Ledger
+from grader.ledger.changes import NewsKind
 from grader.ledger.tables import submissions
 from grader.model import SubmissionState, Verdict
 from grader.verdict.fold import IncompleteFacts, fold
@@ -295,3 +296,21 @@ async def test_facts_that_come_keep_an_attempt_going(ledger, monkeypatch):
     async with dispatching(ledger, grade):
         settled = await until_event(ledger, await submit(ledger, "accept"), SubmissionState.SUCCEEDED)
     assert settled.attempt_count == 1
+
+
+async def test_other_servers_are_told_of_the_queue_only_where_there_is_no_room(ledger):
+    """Also where some are taken and others are left; and what it never takes, it leaves to the ledger to tell."""
+    said = asyncio.Queue()
+    ledger.changes.say = lambda kind, submission_ids: said.put_nowait(kind)
+    async with dispatching(ledger, fakes.FakeGrade(), device_kinds=lambda: ("emulated",)) as dispatcher:
+        await asyncio.sleep(0)
+        assert (ledger.changes.takes(""), ledger.changes.takes("cuda")) == (True, False)
+        first = await submit(ledger, "hang")
+        dispatcher.wake()
+        await until_event(ledger, first, "Build")
+        assert said.empty()
+        for _ in range(2):
+            await submit(ledger, "hang")
+        dispatcher.wake()
+        assert await said.get() is NewsKind.QUEUED
+    assert not ledger.changes.takes("")

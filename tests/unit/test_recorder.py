@@ -16,9 +16,10 @@ class Disk:
 
     def __init__(self, breaks_at=None):
         self.batches, self.breaks_at = [], breaks_at
-        self.go = asyncio.Event()
+        self.go, self.called = asyncio.Event(), asyncio.Event()
 
     async def __call__(self, facts):
+        self.called.set()
         await self.go.wait()
         if len(self.batches) == self.breaks_at:
             raise LeaseLost("s", 1)
@@ -27,13 +28,37 @@ class Disk:
 
 async def test_what_comes_meanwhile_goes_together():
     disk = Disk()
-    async with Recorder(disk) as recorder:
+    async with Recorder(disk, lambda: 0.0) as recorder:
         await recorder.add(FACTS[0])
-        await asyncio.sleep(0)
+        await disk.called.wait()
         for fact in FACTS[1:30]:
             await recorder.add(fact)
         disk.go.set()
     assert disk.batches == [FACTS[:1], FACTS[1:30]]
+
+
+async def test_facts_of_a_short_attempt_are_left_for_its_end():
+    """They wait for others, and the end does not wait for the pause. The control, without a pause, writes them at once."""
+    for pause_s, written in ((3600.0, []), (0.0, [FACTS[:1]])):
+        disk = Disk()
+        disk.go.set()
+        async with Recorder(disk, lambda pause_s=pause_s: pause_s) as recorder:
+            await recorder.add(FACTS[0])
+            if written:
+                await disk.called.wait()
+            await recorder.add(FACTS[1])
+            rest = await recorder.drain()
+        assert (disk.batches, list(rest)) == (written, FACTS[len(written) : 2])
+
+
+async def test_many_facts_do_not_wait_for_the_pause():
+    disk = Disk()
+    disk.go.set()
+    async with Recorder(disk, lambda: 3600.0) as recorder:
+        for fact in FACTS[:WAITING_FACT_LIMIT]:
+            await recorder.add(fact)
+        await disk.called.wait()
+    assert disk.batches == [FACTS[:WAITING_FACT_LIMIT]]
 
 
 async def test_a_slow_disk_holds_the_facts_up():
@@ -43,7 +68,7 @@ async def test_a_slow_disk_holds_the_facts_up():
 
     async def add():
         nonlocal added
-        async with Recorder(disk) as recorder:
+        async with Recorder(disk, lambda: 0.0) as recorder:
             for fact in FACTS:
                 await recorder.add(fact)
                 added += 1
@@ -62,7 +87,7 @@ async def test_a_lost_lease_is_told(count):
     disk = Disk(breaks_at=0)
     disk.go.set()
     with pytest.raises(LeaseLost):
-        async with Recorder(disk) as recorder:
+        async with Recorder(disk, lambda: 0.0) as recorder:
             for fact in FACTS[:count]:
                 await recorder.add(fact)
                 await asyncio.sleep(0)
@@ -72,7 +97,7 @@ async def test_after_a_fault_what_came_before_is_there():
     disk = Disk()
     disk.go.set()
     with pytest.raises(KeyError):
-        async with Recorder(disk) as recorder:
+        async with Recorder(disk, lambda: 0.0) as recorder:
             for fact in FACTS[:3]:
                 await recorder.add(fact)
             raise KeyError("broken")
@@ -83,7 +108,7 @@ async def test_a_cancelled_attempt_leaves_no_writing_behind():
     disk = Disk()
 
     async def attempt():
-        async with Recorder(disk) as recorder:
+        async with Recorder(disk, lambda: 0.0) as recorder:
             await recorder.add(FACTS[0])
             await asyncio.Event().wait()
 

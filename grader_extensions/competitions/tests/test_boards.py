@@ -112,7 +112,7 @@ async def in_bytes(ledger):
             found = leaderboard.board(
                 COMPETITION, await read_standings(ledger, COMPETITION, problem_id=problem_id), problem_id=problem_id, device=device
             )
-            made.append(board_to_proto(found, 0, len(found.entries)).SerializeToString(deterministic=True))
+            made.append(board_to_proto(found, found.entries, {}).SerializeToString(deterministic=True))
     return b"|".join(made)
 
 

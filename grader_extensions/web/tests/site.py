@@ -93,7 +93,8 @@ async def page_site(kind, place, competition, *, open_server=False, web="127.0.0
         )
         fields = {name: options.pop(name) for name in WebSite.__dataclass_fields__.keys() & options.keys()}
         sessions = None if here.gate is None else Sessions(here.gate, ledger.now)
-        shared = here.web_site(**{"standings_s": 0, "open_server": open_server, "sessions": sessions, **fields})
+        competitions.recent.seconds = 0
+        shared = here.web_site(**{"open_server": open_server, "sessions": sessions, **fields})
         routes = pages.routes(shared, **options)
         async with web_serving(web, application(scrape=_scrape, unready=_unready, routes=routes)) as here.address:
             yield here

@@ -111,10 +111,10 @@ def test_boards_have_pages():
     competition = Competition(competition_id="c", title="", problem_ids=("p",), start_time=START, end_time=END)
     standings = [standing(f"user{number:02}", 100.0 - number) for number in range(53)]
     found = leaderboard.board(competition, standings, problem_id="p")
-    first, second = (views.board(competition, found, START, {}, page=page) for page in (1, 2))
+    first, second = (views.board(competition, found, START, {}, {}, page=page) for page in (1, 2))
     assert [one["rank"] for one in first["entries"] + second["entries"]] == list(range(1, 54))
     assert len(second["entries"]) == 3 and second["place"].pages == 2
-    assert views.board(competition, found, START, {}, page=99)["entries"] == []
+    assert views.board(competition, found, START, {}, {}, page=99)["entries"] == []
 
 
 def standing(user, score):

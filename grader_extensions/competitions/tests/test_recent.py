@@ -1,0 +1,42 @@
+"""Answers that are made once for all who ask."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from grader_extensions.competitions.recent import LIMIT, Recent
+
+
+@pytest.fixture
+def make():
+    numbers = count()
+
+    async def made():
+        await asyncio.sleep(0)
+        return next(numbers)
+
+    return made
+
+
+async def test_all_who_ask_meanwhile_get_the_same_answer(make):
+    """Also one that comes later, until it is cleared; who asks for another thing has another answer."""
+    recent = Recent(3600)
+    assert await asyncio.gather(*(recent.get(("a",), make) for _ in range(3))) == [0, 0, 0]
+    assert (await recent.get(("b",), make), await recent.get(("a",), make)) == (1, 0)
+    recent.clear()
+    assert await recent.get(("a",), make) == 2
+
+
+async def test_an_answer_is_good_for_its_time_only(make):
+    recent = Recent(0)
+    assert [await recent.get(("a",), make) for _ in range(3)] == [0, 1, 2]
+
+
+async def test_memory_is_bounded_by_the_newest_keys(make):
+    """The oldest is made again; the newest is still there."""
+    recent = Recent(3600)
+    for key in range(LIMIT + 1):
+        await recent.get((key,), make)
+    assert (await recent.get((LIMIT,), make), await recent.get((0,), make)) == (LIMIT, LIMIT + 1)
+    assert len(recent._answers) == LIMIT
