@@ -15,8 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from grader_extensions.emulated_cuda import emulated_numba, emulated_triton
-from grader_extensions.formats import scaled_mm
 from sandbox.languages.python_module import SIMULATOR
+from sandbox.launch import scaled_mm
 
 NAME = "emulated"
 CAPABILITY = (9, 0)

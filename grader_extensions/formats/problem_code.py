@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 import numpy
 import torch
 
-from grader_extensions.formats import scaled_mm
 from sandbox.judge.references import Reference, ReferenceFailed, Tensors, blamed
+from sandbox.launch import scaled_mm
 from sandbox.protocol import pytree, wire
 
 _CUDA = re.compile(r"cuda(:\d+)?")

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _CPU_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 # Names of ceilings, of which FLOPS is followed by a dtype, and the dtype for which they are measured on tensor cores only.
 BYTES, FLOPS, CACHE, FLOAT8 = "bytes_per_s", "flops_per_s:", "l2_bytes", "float8_e4m3fn"
-# The values of float4_e2m1fn, by their bits.
-FLOAT4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 POISON_BYTE = 0xFF  # all bits set is a NaN in every float format
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sandbox.devices import FLOAT4_VALUES
-
 if TYPE_CHECKING:
     import torch
 
 BLOCK, TILE_ROWS, TILE_COLUMNS = 16, 128, 4
+VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 
 
 def emulated(
@@ -42,7 +41,7 @@ def _dequantized(matrix: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     import torch
 
     raw = matrix.contiguous().view(torch.uint8).long()
-    table = torch.tensor(FLOAT4_VALUES)
+    table = torch.tensor(VALUES)
     values = torch.stack((table[raw & 15], table[raw >> 4]), -1).flatten(1)
     rows, columns = values.shape[0], -(-values.shape[1] // BLOCK)
     return (values.view(rows, columns, BLOCK) * _scales(scale, rows, columns).unsqueeze(-1)).flatten(1)
