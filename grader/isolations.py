@@ -66,10 +66,10 @@ BUILT_IN = (
 @lru_cache(maxsize=1)
 def isolations() -> Mapping[str, IsolationInfo]:
     """All isolations by name, strongest first: the built-in ones, then those of installed packages; an unsafe one is last."""
-    found = load_named(GROUP, IsolationInfo, BUILT_IN)
-    if AUTO in found:
+    named = load_named(GROUP, IsolationInfo, BUILT_IN)
+    if AUTO in named:
         raise EntryPointInvalid(entry_points(GROUP)[AUTO], f"is named {AUTO!r}, by which users ask for the strongest", "rename it")
-    return dict(sorted(found.items(), key=lambda item: not item[1].safe))
+    return dict(sorted(named.items(), key=lambda item: not item[1].safe))
 
 
 def choices() -> tuple[str, ...]:

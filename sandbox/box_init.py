@@ -25,8 +25,8 @@ CODE_BYTES = 3
 
 
 def main() -> NoReturn:
-    """Run `enter CONFIG COMMAND...`; CONFIG is JSON: stdio (a socket's path or null), entered (a descriptor or null), rlimits, and left (a
-    descriptor or null): where the exit code of a command comes from that is forked by `sandbox/fork_server.py` instead."""
+    """Run `enter CONFIG COMMAND...`; CONFIG is JSON: stdio (a socket's path or null), entered (a descriptor or null), rlimits, and
+    exit_pipe (a descriptor or null): where the exit code of a command comes from that is forked by `sandbox/fork_server.py` instead."""
     config: dict[str, Any] = json.loads(sys.argv[1])
     command = sys.argv[2:]
     libc = ctypes.CDLL(None, use_errno=True)
@@ -34,16 +34,16 @@ def main() -> NoReturn:
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     output = connect_output(config["stdio"]) if config["stdio"] else None
-    if config["left"] is not None:
+    if config["exit_pipe"] is not None:
         libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     if config["entered"] is not None:
-        os.write(config["entered"], ENTERED if config["left"] is None else MADE)
+        os.write(config["entered"], ENTERED if config["exit_pipe"] is None else MADE)
         os.close(config["entered"])
     os.umask(0o022)
     os.chdir(os.environ.get("HOME", "/"))
     # The default, not "ignore": that would be inherited.  As process 1 the kernel shields us from it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    code = reap(run(command, config["rlimits"], libc)) if config["left"] is None else await_fork(config["left"])
+    code = reap(run(command, config["rlimits"], libc)) if config["exit_pipe"] is None else await_fork(config["exit_pipe"])
     if output is not None:
         report_exit(output)
     os._exit(code)
@@ -116,10 +116,10 @@ def reap(child: int) -> int:
             return code if code >= 0 else 128 - code
 
 
-def await_fork(left: int) -> int:
+def await_fork(exit_pipe: int) -> int:
     """Return the exit code of a forked command, and leave what it leaves to the kernel to reap."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    return int(os.read(left, CODE_BYTES) or KILLED)
+    return int(os.read(exit_pipe, CODE_BYTES) or KILLED)
 
 
 def report_exit(output: socket.socket) -> None:

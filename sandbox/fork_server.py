@@ -91,7 +91,7 @@ def enter(message: bytes, descriptors: list[int], libc: ctypes.CDLL) -> None:
 
     descriptors: NAMESPACES, the box's output, where it reports that it entered, where the command's exit code is reported, and its cgroups.
     """
-    namespaces, (output, entered, left, *entrances) = descriptors[: len(NAMESPACES)], descriptors[len(NAMESPACES) :]
+    namespaces, (output, entered, exit_pipe, *entrances) = descriptors[: len(NAMESPACES)], descriptors[len(NAMESPACES) :]
     try:
         box: dict[str, Any] = json.loads(message)
         os.setsid()
@@ -106,7 +106,7 @@ def enter(message: bytes, descriptors: list[int], libc: ctypes.CDLL) -> None:
         child = os.fork()
         if child:
             set_capabilities(0, libc)
-            report(child, left)
+            report(child, exit_pipe)
         confine(box, output, libc)
         os.write(entered, ENTERED)
         box_init.close_inherited()
@@ -116,12 +116,12 @@ def enter(message: bytes, descriptors: list[int], libc: ctypes.CDLL) -> None:
         os._exit(1)
 
 
-def report(child: int, left: int) -> NoReturn:
+def report(child: int, exit_pipe: int) -> NoReturn:
     """Wait for the command, and report its exit code, 128+n for a signal; then for those that it made our children (CLONE_PARENT): until
     they are reaped the box's first process does not end."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with contextlib.suppress(OSError):
-        os.write(left, str(code if code >= 0 else 128 - code).encode())
+        os.write(exit_pipe, str(code if code >= 0 else 128 - code).encode())
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()

@@ -105,9 +105,9 @@ class BubblewrapIsolation(HostIsolation):
         outer += ["--clearenv", *(word for name, value in inside.items() for word in ("--setenv", name, value)), "--chdir", "/tmp"]
         tmp = {"bytes": spec.limits.tmp_bytes, "inodes": TMP_INODE_COUNT, "executable": int(spec.purpose is not Purpose.RUN)}
         return Launch(
-            argv=lambda entered, status, left: [
+            argv=lambda entered, status, exit_pipe: [
                 *(*outer, "--json-status-fd", str(status), "--"),
-                *launch.command(spec, paths, limited=limits, entered=entered, left=left),
+                *launch.command(spec, paths, limited=limits, entered=entered, exit_pipe=exit_pipe),
             ],
             environment={"PATH": toolchain.path, **processes.labels(self._settings, spec.box_id)},
             uid=slot_uid(spec.slot, spec.purpose) if self._root and keep.own_uid and not forks else os.geteuid(),
@@ -123,8 +123,8 @@ class BubblewrapIsolation(HostIsolation):
 
     def _parent(self, spec: BoxSpec) -> AbstractAsyncContextManager[ForkParent | None]:
         keep = self._protections
-        own = keep.own_uid and keep.own_pids and keep.own_ipc and keep.own_network
-        return self._parents.hold(spec) if spec.fork_argv and self._root and own else super()._parent(spec)
+        separate = keep.own_uid and keep.own_pids and keep.own_ipc and keep.own_network
+        return self._parents.hold(spec) if spec.fork_argv and self._root and separate else super()._parent(spec)
 
     async def close(self) -> None:
         """End what forks boxes, and take down what was set up; no box may be live."""

@@ -77,13 +77,13 @@ class ForkParent:
                 stack.callback(os.close, descriptor)
                 return descriptor
 
-            own = {name: held(os.open(f"/proc/{first}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)) for name in NAMESPACES[1:]}
-            own[NAMESPACES[0]] = held(fcntl.ioctl(own["mnt"], NS_GET_USERNS))
+            handles = {name: held(os.open(f"/proc/{first}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)) for name in NAMESPACES[1:]}
+            handles[NAMESPACES[0]] = held(fcntl.ioctl(handles["mnt"], NS_GET_USERNS))
             # With --disable-userns the box's processes have a user namespace below the one that owns their other namespaces.
-            count = len(NAMESPACES) - os.path.sameopenfile(own[NAMESPACES[0]], own["user"])
+            count = len(NAMESPACES) - os.path.sameopenfile(handles[NAMESPACES[0]], handles["user"])
             groups = [held(os.open(entrance, os.O_WRONLY | os.O_CLOEXEC)) for entrance in entrances]
             message = json.dumps({**confinement, "namespace_count": count}).encode()
-            socket.send_fds(self._link.result(), [message], [*(own[name] for name in NAMESPACES), *ends, *groups])
+            socket.send_fds(self._link.result(), [message], [*(handles[name] for name in NAMESPACES), *ends, *groups])
 
     async def _hold(self, start: Callable[[], AbstractAsyncContextManager[tuple[socket.socket, asyncio.Future[BoxExit]]]]) -> None:
         try:
@@ -163,8 +163,8 @@ class ForkParents:
             listener.listen(1)
             listener.setblocking(False)
             limits = replace(spec.limits, wall_s=2 * LIFE_S, cpu_s=LIFE_S)
-            own = replace(spec, purpose=Purpose.FORK, argv=spec.fork_argv, fork_argv=(), limits=limits, slot=slot, link_dir=link_dir)
-            async with self._start_box(replace(own, box_id=f"forks-{secrets.token_hex(8)}")) as box:
+            parent = replace(spec, purpose=Purpose.FORK, argv=spec.fork_argv, fork_argv=(), limits=limits, slot=slot, link_dir=link_dir)
+            async with self._start_box(replace(parent, box_id=f"forks-{secrets.token_hex(8)}")) as box:
                 over = asyncio.ensure_future(box.wait())
                 imported = asyncio.create_task(_imported(listener, slot_uid(slot, Purpose.FORK)))
                 try:

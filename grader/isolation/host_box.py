@@ -76,14 +76,14 @@ class HostBox(SupervisedBox):
         self._entered, entered_end = self._pipe()
         self._status, status_end = self._pipe()
         os.set_blocking(self._status, False)
-        left, left_end = (None, None) if self._parent is None else self._pipe()
+        exit_pipe, exit_end = (None, None) if self._parent is None else self._pipe()
         config = {
             "parent": os.getpid(),
             "entrances": self._cgroup.entrances if self._cgroup else (),
             "uid": self._launch.uid if self._has_own_uid else None,
             "binds": list(self._launch.binds),
             "tmp": dict(self._launch.tmp) if self._launch.tmp else None,
-            "argv": list(self._launch.argv(entered_end, status_end, left)),
+            "argv": list(self._launch.argv(entered_end, status_end, exit_pipe)),
             "environment": dict(self._launch.environment),
         }
         try:
@@ -92,17 +92,17 @@ class HostBox(SupervisedBox):
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output_end,
                 stderr=output_end,
-                pass_fds=(entered_end, status_end, *(() if left is None else (left,)), *self._launch.descriptors),
+                pass_fds=(entered_end, status_end, *(() if exit_pipe is None else (exit_pipe,)), *self._launch.descriptors),
                 env={},
                 start_new_session=True,
             )
         finally:
-            if left_end is None:
+            if exit_end is None:
                 self._ends.close()
         self._read(output)
         asyncio.get_running_loop().add_reader(self._status, self._meet_first)
-        if left_end is not None:
-            asyncio.get_running_loop().add_reader(self._entered, self._fork, (output_end, entered_end, left_end))
+        if exit_end is not None:
+            asyncio.get_running_loop().add_reader(self._entered, self._fork, (output_end, entered_end, exit_end))
         self.begin(self._wall_s)
 
     def _watches(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:

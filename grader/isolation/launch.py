@@ -45,10 +45,10 @@ def command(
     limited: Mapping[str, int],
     stdio: str | None = None,
     entered: int | None = None,
-    left: int | None = None,
+    exit_pipe: int | None = None,
 ) -> list[str]:
-    """Return the argv that starts a box, with every {name} of the spec's argv filled in. left: of a box whose command is forked."""
-    config = json.dumps({"stdio": stdio, "entered": entered, "rlimits": dict(limited), "left": left})
+    """Return the argv that starts a box, with every {name} of the spec's argv filled in. exit_pipe: of a box whose command is forked."""
+    config = json.dumps({"stdio": stdio, "entered": entered, "rlimits": dict(limited), "exit_pipe": exit_pipe})
     boot = BOOT.format(lib=paths["lib"])
     return [paths["python"], "-I", "-S", "-B", "-c", boot, config, *(filled(word, paths) for word in spec.argv)]
 

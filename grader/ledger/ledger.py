@@ -145,7 +145,7 @@ class Ledger:
         the queue it takes; "": the user's. batch: it lets all others go first.
         """
         submission_id = secrets.token_hex(8)
-        told = bool(new_submission.tags) or not self.changes.takes(new_submission.device_kind)  # others may follow a tag
+        announced = bool(new_submission.tags) or not self.changes.takes(new_submission.device_kind)  # others may follow a tag
         self.changes.make_private(submission_id)
         submitted = await self.database.write(
             lambda connection: transactions.submit(
@@ -160,7 +160,7 @@ class Ledger:
                 allow_cached,
                 share,
                 batch,
-                told,
+                announced,
             )
         )
         self.changes.made(new_submission)

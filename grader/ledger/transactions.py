@@ -143,10 +143,10 @@ def submit(
     allow_cached: bool = False,
     share: str = "",
     batch: bool = False,
-    told: bool = True,
+    announced: bool = True,
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
-    an identical one. batch: it lets all others go first. told: other servers are, that it waits."""
+    an identical one. batch: it lets all others go first. announced: other servers are, that it waits."""
     digest = records.body_digest(new_submission, problem)
     request_key = records.request_key(new_submission.user, request_id) if request_id else None
     if request_key:
@@ -190,7 +190,7 @@ def submit(
         assert row is not None
         _record_judgement(connection, now, row, columns, source_number, source_attempt)
         return replace(records.submission(row), report=report)
-    if told:
+    if announced:
         tell(connection, NewsKind.QUEUED, submission_id)
     return Submission(
         submission_id=submission_id, new=new_submission, problem_digest=problem.digest, state=SubmissionState.QUEUED, create_time=now

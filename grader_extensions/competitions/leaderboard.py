@@ -115,8 +115,8 @@ def boards(
 ) -> dict[str, Board]:
     """The boards of one problem, or over all of them, by device; "": as `board` has it."""
     first = board(competition, standings, problem_id=problem_id, before=before)
-    others = (board(competition, standings, problem_id=problem_id, device=device, before=before) for device in first.devices[1:])
-    return {"": first, first.device: first, **{other.device: other for other in others}}
+    rest = (board(competition, standings, problem_id=problem_id, device=device, before=before) for device in first.devices[1:])
+    return {"": first, first.device: first, **{standing.device: standing for standing in rest}}
 
 
 def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tuple[Entry, ...]:

@@ -24,7 +24,7 @@ class Recent:
         answer = self._answers.get(key)
         if answer is None or answer[0] <= now:
             self._answers.pop(key, None)
-            self._answers = {other: kept for other, kept in list(self._answers.items())[1 - LIMIT :] if kept[0] > now}
+            self._answers = {name: saved for name, saved in list(self._answers.items())[1 - LIMIT :] if saved[0] > now}
             self._answers[key] = answer = (now + self.seconds, asyncio.ensure_future(make()))
         return await asyncio.shield(cast("asyncio.Task[T]", answer[1]))
 
