@@ -19,6 +19,7 @@ from grader.dispatch.gpus import discover
 from grader.dispatch.lanes import JudgeProcess
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
+from grader.server.server_state import lock_holder
 from grader.views.sanitize import one_line
 
 LOG_NAME = "grader-cli.log"
@@ -42,7 +43,8 @@ async def own_server(target: Target, need: ServerRequirement) -> AsyncIterator[G
         stack.push_async_callback(judge.close)
         try:
             log_to(settings.state_dir / LOG_NAME)
-            if need is ServerRequirement.GRADE and (target.device == devices.EMULATED or not discover()):
+            alone = need is ServerRequirement.GRADE and lock_holder(state_dir) is None  # else it would take cores of the one that grades
+            if alone and (target.device == devices.EMULATED or not discover()):
                 await judge.begin()
             # Imported only now, next to the judge's own imports: each takes a second or two.
             running = extras.load("grader.server.running", "server")

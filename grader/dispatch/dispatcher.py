@@ -223,6 +223,7 @@ class Dispatcher:
                 if submitted and self._capacity() <= len(self._attempts):
                     self._ledger.changes.say(NewsKind.QUEUED, [""])
             except GraderFault as error:  # a busy ledger; the next round tries again
+                self._submitted |= submitted
                 log.warning("lease_failed", reason=error.reason, detail=error.detail)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), self._poll_s)
@@ -299,11 +300,14 @@ class Dispatcher:
                 fold = (lambda facts: self._fold(facts, lease.ranking)) if mode is None else mode.fold
                 report = fold(facts)
                 attempt.report.set_result(report)
-                findings = [fact async for fact in stream if isinstance(fact, FINDINGS)]
-                if findings:
-                    await attempt.settled.wait()
-                    amended = fold((*facts, *findings))
-                    await self._ledger.amend(lease, replace(report, summary=amended.summary, profile=amended.profile), findings)
+                try:
+                    findings = [fact async for fact in stream if isinstance(fact, FINDINGS)]
+                    if findings:
+                        await attempt.settled.wait()
+                        amended = fold((*facts, *findings))
+                        await self._ledger.amend(lease, replace(report, summary=amended.summary, profile=amended.profile), findings)
+                except Exception as error:  # noqa: BLE001  the verdict stands
+                    log.warning("findings_lost", detail=_loggable(lease, error))
             return None
         except LeaseLost:
             return None

@@ -68,7 +68,7 @@ class JudgeProcess:
         """Return the judge's environment; start the judge if it is not running."""
         async with self._starting:
             if not self.running:
-                if not self._begun:
+                if not self._begun or self._process is None or self._process.returncode is not None:
                     await self.close()  # what a cancelled start left
                     await self.begin()
                 self._begun = False

@@ -159,8 +159,9 @@ class Changes:
 
     def miss(self) -> None:
         """News of other servers may have been lost: what they follow, too. So they look again, as all do here."""
+        if any(self._private.values()):
+            self.say(NewsKind.MISSED, [""])
         self._private = dict.fromkeys(self._private, False)
-        self.say(NewsKind.MISSED, [""])
         self.hear(News(kind=NewsKind.MISSED))
 
     def follow(self, submission_ids: Sequence[str]) -> None:

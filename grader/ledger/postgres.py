@@ -210,8 +210,10 @@ class PostgresDatabase:
             for kind, submission_id in unsaid:
                 tell(connection, kind, submission_id)
 
-        with suppress(LedgerBusy):  # they look again, later
+        try:
             await self.write_rows(work)
+        except (LedgerBusy, DBAPIError) as error:  # they look again, later
+            log.warning("not_told", detail=first_line(error))
 
     async def _keep_listening(self, conninfo: str, listening: asyncio.Event) -> None:
         """Hear of other servers, on a connection that is opened again when it is lost. Nothing depends on it but how soon: all poll too."""

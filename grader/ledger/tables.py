@@ -51,8 +51,11 @@ class LongText(sa.TypeDecorator[str]):
         return packer.compress(value.encode()) + packer.flush()
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> str | None:
-        """Return the text."""
-        return zlib.decompressobj(zdict=_FACTS).decompress(value).decode() if isinstance(value, bytes) else value
+        """Return the text; of what is damaged one that is no JSON."""
+        try:
+            return zlib.decompressobj(zdict=_FACTS).decompress(value).decode() if isinstance(value, bytes) else value
+        except (zlib.error, UnicodeDecodeError):
+            return "damaged"
 
 
 metadata = sa.MetaData(

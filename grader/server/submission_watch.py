@@ -7,6 +7,7 @@ import random
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from datetime import timedelta
 
 from grader import access
 from grader.api import messages
@@ -201,6 +202,9 @@ class SubmissionWatch:
                     after, ended = event.sequence, ended or (event.state is not None and event.state.final)
                     if isinstance(event.fact, wire.Progress | wire.KernelProfile):
                         profiled = until_findings and event.fact == wire.Progress(stage=wire.Stage.PROFILING)
+                    elif event.state is not None and event.state.final:  # long ago they were lost, and of no other end are there any
+                        fresh = self._ledger.now() - event.event_time < timedelta(seconds=FINDINGS_S)
+                        profiled = profiled and fresh and event.state is SubmissionState.SUCCEEDED
                     if ended and not profiled:
                         return
                 if not events and submission.state.final and not profiled:  # all of it was seen before

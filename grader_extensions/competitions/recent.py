@@ -16,17 +16,26 @@ class Recent:
 
     def __init__(self, seconds: float = STANDARD_S) -> None:
         self.seconds = seconds
-        self._answers: dict[tuple[object, ...], tuple[float, asyncio.Task[Any]]] = {}
+        self._answers: dict[tuple[object, ...], asyncio.Task[tuple[Any, float]]] = {}
 
     async def get(self, key: tuple[object, ...], make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the answer for this key, made again at most once in a while, and once for all who ask meanwhile."""
-        now = asyncio.get_running_loop().time()
+        """Return the answer for this key, made again at most once in a while, and once for all who ask meanwhile, who share a failure."""
+
+        async def timed() -> tuple[T, float]:
+            return await make(), asyncio.get_running_loop().time()
+
         answer = self._answers.get(key)
-        if answer is None or answer[0] <= now:
+        if answer is None or self._over(answer):
             self._answers.pop(key, None)
-            self._answers = {name: saved for name, saved in list(self._answers.items())[1 - LIMIT :] if saved[0] > now}
-            self._answers[key] = answer = (now + self.seconds, asyncio.ensure_future(make()))
-        return await asyncio.shield(cast("asyncio.Task[T]", answer[1]))
+            self._answers = {name: saved for name, saved in list(self._answers.items())[1 - LIMIT :] if not self._over(saved)}
+            self._answers[key] = answer = asyncio.create_task(timed())
+        return cast("tuple[T, float]", await asyncio.shield(answer))[0]
+
+    def _over(self, answer: asyncio.Task[tuple[Any, float]]) -> bool:
+        if not answer.done():
+            return False
+        failed = answer.cancelled() or answer.exception() is not None
+        return failed or asyncio.get_running_loop().time() - answer.result()[1] >= self.seconds
 
     def clear(self) -> None:
         """Have everything made again: an organiser sees at once what a change did."""

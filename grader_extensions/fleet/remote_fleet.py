@@ -354,6 +354,8 @@ class RemoteFleet:
             fitting = [worker for worker in self._workers.values() if worker.offers(kind)]
             able = [worker for worker in fitting if mode not in worker.missing_modes]
             lacking = bool(fitting) and not able
+            if able:
+                self._mode_ends.pop((kind, mode), None)
             end_s = self._mode_ends.setdefault((kind, mode), loop.time() + self._mode_wait_s) if lacking else None
             if end_s is not None and loop.time() >= end_s:
                 raise ModeNotInstalled(f"MODE_{mode.name} is not installed at any worker; install {PACKAGE} there")

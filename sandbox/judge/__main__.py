@@ -45,7 +45,7 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a reference prints goes to the log, not among the facts
     gc.disable()  # collected between turns: in one it would fall into somebody's time
     try:
-        device, baseline = start(sys.argv[1])
+        device, baseline = start(sys.argv[1], facts)
         # The reference is what it says: TF32 in a float32 convolution would be an error that no kernel may make.
         torch.backends.cudnn.allow_tf32 = False  # here, and not in the baseline
         _emit(facts, environment(device))
@@ -66,11 +66,11 @@ def main() -> None:
         baseline.close()
 
 
-def start(kind: str) -> tuple[Device, Baseline]:
-    """Start the trusted runner, and open the device next to it."""
+def start(kind: str, facts: BinaryIO) -> tuple[Device, Baseline]:
+    """Start the trusted runner, which does not get the file of facts, and open the device next to it."""
     before = implementation(kind).foreign_usage()
     gc.freeze()  # what is imported stays, in both processes
-    baseline = Baseline(kind)
+    baseline = Baseline(kind, files=(facts,))
     device = baseline.device
     try:
         device.start_clock()

@@ -23,11 +23,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.context import ForkProcess
 from multiprocessing.process import BaseProcess
+from typing import BinaryIO
 
 from sandbox.devices import Device, open_device
 from sandbox.judge import baseline_process
 from sandbox.judge.references import ReferenceFailed, Task, redact_reference_errors
-from sandbox.judge.runner_link import RunnerLink, Silence, connect, foreign_cpu_ns, is_ok
+from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, connect, foreign_cpu_ns, is_ok
 from sandbox.judge.timing import EAGER, LOOKS, NULL, PROBE, VARIANTS, WARMUP_COUNT, SoloTimings, steady
 from sandbox.judge.trial import (
     TRAIN_BYTES,
@@ -154,14 +155,14 @@ class BaselineRun:
 
 class Baseline:
     """The judge's handle on the process, which is forked before this process opens its device and runs anything: its imports are there.
-    kept: what baselines took while they were alone. process: a class of multiprocessing's."""
+    kept: what baselines took while they were alone. process: a class of multiprocessing's. files: open here, and not for the baseline."""
 
-    def __init__(self, kind: str, process: type[BaseProcess] = ForkProcess) -> None:
+    def __init__(self, kind: str, process: type[BaseProcess] = ForkProcess, files: Sequence[BinaryIO] = ()) -> None:
         self.kept = KeptTimings(wire.KEPT_PROBLEM_COUNT)
         self._ready = False
         self._link, link = socket.socketpair(socket.AF_UNIX)
         requests, self._requests = multiprocessing.Pipe(duplex=False)
-        ends = link, requests, (self._link, self._requests)
+        ends = link, requests, (self._link, self._requests, *files)
         self._process = process(target=baseline_process.run, args=(kind, *ends), name="baseline", daemon=True)
         self._process.start()
         link.close()
@@ -217,7 +218,11 @@ class Baseline:
             self.kept.load(problem)
             self._requests.send_bytes(wire.encode(wire.Prepare(job_id="baseline", problem=problem)))
 
-        with connect(self.device, self._link, job, b"", LOAD_S, before=tell) as runner:
+        with ExitStack() as stack:
+            try:
+                runner = stack.enter_context(connect(self.device, self._link, job, b"", LOAD_S, before=tell))
+            except NoRunner as absence:  # it may answer this job later, so it is ended with its judge
+                raise RuntimeError(f"the baseline did not take its job within {LOAD_S:g} s: {absence}") from None
             if runner.load_fact.outcome is not wire.LoadOutcome.LOADED:
                 raise RuntimeError(f"the baseline did not load: {runner.loaded}")
             yield runner

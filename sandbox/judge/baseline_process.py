@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import socket
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -130,13 +131,15 @@ def _references_of(problem: wire.ProblemSpec, device: Device, loaded: dict[str, 
     return references
 
 
-def run(kind: str, link: socket.socket, requests: Connection, inherited: Sequence[socket.socket | Connection]) -> None:
-    """Serve problem after problem until the judge goes away. inherited: the judge's own ends."""
+def run(kind: str, link: socket.socket, requests: Connection, inherited: Sequence[socket.socket | Connection | BinaryIO]) -> None:
+    """Serve problem after problem until the judge goes away. inherited: what is the judge's own."""
     for end in inherited:
         end.close()
     end_with_parent(link.fileno())
-    with Path(os.devnull).open("wb") as nowhere:
+    with Path(os.devnull).open("r+b") as nowhere:
+        os.dup2(nowhere.fileno(), 0)  # the judge's jobs
         os.dup2(nowhere.fileno(), 1)
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # a reference may start processes
     # What inductor and triton compile stays from server to server; one process at a time compiles, and does it itself.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     if cache := os.environ.get(COMPILE_CACHE):

@@ -98,6 +98,26 @@ async def test_a_watch_does_not_wait_for_ever_for_findings(serve, kernel, monkey
     assert rest == []
 
 
+@pytest.mark.parametrize(("seconds", "waits"), [(0.0, False), (3600.0, True)])
+async def test_findings_of_long_ago_are_not_waited_for(tmp_path, monkeypatch, seconds, waits):
+    """They were lost. The control is a verdict of just now."""
+
+    async def wait(*_, **named):
+        raise InterruptedError
+
+    monkeypatch.setattr(submission_watch, "FINDINGS_S", seconds)
+    monkeypatch.setattr(submission_watch, "first_of", wait)
+    caller = Caller(user="ann", scopes=frozenset({Scope.READ}), key_id="ann")
+    async with Ledger.open(tmp_path / "ledger") as ledger:
+        made = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
+        held = await ledger.lease("w", ttl_s=300)
+        await ledger.append(held, [wire.Progress(stage=wire.Stage.PROFILING)])
+        await ledger.settle(held, fakes.report())
+        watch = submission_watch.SubmissionWatch(ledger, NoCompetitions())
+        with pytest.raises(InterruptedError) if waits else contextlib.nullcontext():
+            assert [event async for event in watch.stream(caller, made.submission_id, 0, until_findings=True)]
+
+
 @pytest.mark.parametrize("settles", [True, False])
 async def test_a_server_that_leaves_holds_back_no_verdict(tmp_path, settles):
     """A watch that has it ends, whatever may still be found. The control is one that has none: it is to be opened again elsewhere."""

@@ -182,6 +182,16 @@ async def test_a_judge_that_was_begun_is_the_one_that_is_used(judges) -> None:
     await judge.close()
 
 
+async def test_a_judge_that_died_before_it_was_used_is_started_anew(judges) -> None:
+    judge = judges("emulated", None, None)
+    await judge.begin()
+    judge._process.kill()
+    await judge._process.wait()
+    await judge.environment()
+    assert judge.running
+    await judge.close()
+
+
 async def test_a_line_that_does_not_fit_is_the_judges_fault() -> None:
     """It is reported like all else that a judge does wrong, and the process is ended."""
     judge = JudgeProcess("emulated", command=(sys.executable, "-c", f"print('x' * {2 * wire.LINE_LIMIT_BYTES})"))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from collections.abc import Callable
+from multiprocessing.context import SpawnProcess
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +16,7 @@ from grader.dispatch.lanes import CUDA_SILENCE_S, SILENCE_S
 from sandbox.judge.timing import steady
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, Answer, Operation, Status
+from tests import fakes
 from tests.collection import AFTER_COLLECTION
 from tests.draining import drained
 
@@ -158,3 +162,16 @@ def test_a_reference_has_as_long_as_a_run_of_it_and_a_compiler_longer(monkeypatc
 
     alone(monkeypatch, run_of, baselines=("eager", "compile"), trial_s=3.0)
     assert limits[0] + 3.0 < SILENCE_S and limits[0] < limits[1] < CUDA_SILENCE_S
+
+
+def test_a_baseline_that_does_not_take_its_job_is_the_end_of_its_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No subject is there that could have no runner; and it may answer this job when the next one is asked of it."""
+    monkeypatch.setattr(baseline, "LOAD_S", 0.3)
+    runner = baseline.Baseline("emulated", SpawnProcess)
+    try:
+        runner.started()
+        os.kill(runner._process.pid, signal.SIGSTOP)
+        with pytest.raises(RuntimeError, match="did not take its job"), runner.serve(fakes.problem().spec):
+            pass
+    finally:
+        runner.close()

@@ -33,6 +33,24 @@ async def test_an_answer_is_good_for_its_time_only(make):
     assert [await recent.get(("a",), make) for _ in range(3)] == [0, 1, 2]
 
 
+async def test_an_answer_that_takes_longer_than_it_is_good_is_made_once(make):
+    """And one that could not be made is made again for the next who asks."""
+    recent, go = Recent(0.0), asyncio.Event()
+
+    async def slow():
+        await go.wait()
+        raise OSError("no")
+
+    asked = [asyncio.create_task(recent.get(("a",), slow)) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    assert len(recent._answers) == 1
+    asked.append(asyncio.create_task(recent.get(("a",), make)))
+    await asyncio.sleep(0.01)
+    go.set()
+    assert [type(answer) for answer in await asyncio.gather(*asked, return_exceptions=True)] == [OSError] * 4
+    assert await recent.get(("a",), make) == 0
+
+
 async def test_memory_is_bounded_by_the_newest_keys(make):
     """The oldest is made again; the newest is still there."""
     recent = Recent(3600)
