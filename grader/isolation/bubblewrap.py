@@ -82,8 +82,6 @@ class BubblewrapIsolation(HostIsolation):
         outer += ["--unshare-ipc"] if keep.own_ipc else []
         if forks:  # its children take a box's uid, and then enter a box's namespaces, which are below its own; it has no rlimits to inherit
             outer, limits = [*outer, *FORK_RIGHTS], {}
-            above = {str(path) for bind, _ in binds for path in Path(bind.target).parents[:-1]}
-            outer += [word for path in sorted(above) for word in ("--dir", path)]  # else they are open to root only
         else:
             outer += ["--unshare-user", *(["--unshare-pid", "--as-pid-1"] if keep.own_pids else [])]
             outer += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
@@ -137,6 +135,9 @@ class BubblewrapIsolation(HostIsolation):
             words = ["--tmpfs", "/tmp"]
         else:
             words = ["--bind", f"{STAGE}/tmp", "/tmp"] if self._root else ["--size", str(spec.limits.tmp_bytes), "--tmpfs", "/tmp"]
+        if spec.purpose is Purpose.FORK:  # without one of its own, directories above a bind would be open to root only
+            above = {str(path) for bind, _ in binds for path in Path(bind.target).parents[:-1]}
+            words += [word for path in sorted(above) for word in ("--dir", path)]
         placed: dict[bool, list[str]] = {False: [], True: []}  # by whether it goes over the box's own /dev and /proc
         for number, (bind, how) in enumerate(binds):
             over = how == DEVICE_BIND or bind in toolchain.proc

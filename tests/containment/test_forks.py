@@ -81,9 +81,9 @@ async def cage(found_cages):
         yield made
 
 
-async def say(cage, attack, *words, count=1, **protections):
+async def say(cage, attack, *words, count=1, binds=(), **protections):
     """What boxes say that one isolation starts one after the other, each as JSON."""
-    isolation = cage.isolation(extra_binds=(cage.attacker,), **protections)
+    isolation = cage.isolation(extra_binds=(cage.attacker, *binds), **protections)
     said = []
     for _ in range(count):
         async with isolation.start(cage.spec(attack, purpose=Purpose.RUN, words=words)) as box:
@@ -127,12 +127,14 @@ async def test_a_parent_is_confined_before_it_imports(cage):
         "status": {line.split(":")[0]: line.split()[1:] for line in open("/proc/self/status")},
         "write": attempted(lambda: open("/usr/trace", "w")), "shadow": attempted(lambda: open("/etc/shadow")),
         "signal": attempted(lambda: os.kill(1, 0)), "network": [name for _, name in socket.if_nameindex()],
-        "environment": sorted(os.environ), "host": os.path.exists(PLACE)}"""
-    (parent,) = await say(cage, "import json; print(json.dumps(parent.FACTS))", facts.replace("PLACE", repr(str(cage.place))))
+        "environment": sorted(os.environ), "host": os.path.exists(PLACE),
+        "checkout": attempted(lambda: open("/tmp/checkout/file"))}"""
+    binds = [(cage.attacker[0], "/tmp/checkout/file")]  # of which it made the directory while it was root
+    (parent,) = await say(cage, "import json; print(json.dumps(parent.FACTS))", facts.replace("PLACE", repr(str(cage.place))), binds=binds)
     status = parent["status"]
     assert status["CapEff"] == status["CapPrm"] == [f"{1 << 6 | 1 << 7:016x}"]
     assert len({*status["Uid"], *status["Gid"]}) == 1 and int(status["Uid"][0]) >= FIRST_UID and not status["Groups"]
-    assert parent["write"] and parent["shadow"] and parent["signal"] and not parent["host"]
+    assert parent["write"] and parent["shadow"] and parent["signal"] and not parent["host"] and parent["checkout"] is None
     assert parent["network"] == ["lo"] and parent["environment"] == sorted((await started(cage, STATE))["environment"])
 
 
