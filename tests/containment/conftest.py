@@ -28,7 +28,8 @@ from tests.containment.inventory import NAME, marked, places, traces
 from tests.requirements import absent
 from tests.turns import TURN_VARIABLE
 
-CAGES = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation, "forks": BubblewrapIsolation}
+SAFE = {"docker": DockerIsolation, "bubblewrap": BubblewrapIsolation}
+CAGES = {**SAFE, "forks": BubblewrapIsolation}  # forks: a Cage's boxes are children of a parent
 # The command of a forked box: it has the words of a started one.
 ATTACKER = """
 import sys

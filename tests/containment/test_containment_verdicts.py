@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from grader.dispatch.local_fleet import LocalFleet
 from grader.isolation.settings import BoxSettings
-from tests.containment.conftest import CAGES, HANG_S, SESSION, usable
+from tests.containment.conftest import HANG_S, SAFE, SESSION, usable
 from tests.containment.inventory import traces
 from tests.exploits import naive
 from tests.exploits.attack_files import attack, honest
@@ -33,7 +33,7 @@ FORGED = {"forged_verdict_on_stdout_and_stderr": Believed.STDOUT, "forged_verdic
 @pytest_asyncio.fixture(
     scope="session",
     loop_scope="session",
-    params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES if name != "forks"],
+    params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in SAFE],
 )
 async def graded_in(request, found_cages):
     """Grade on this isolation, see that nothing stays, and that the next kernel gets its verdict."""
@@ -41,7 +41,7 @@ async def graded_in(request, found_cages):
     place = Path(tempfile.gettempdir(), f"{SESSION}verdicts{request.param}")
     place.mkdir(mode=0o711)
     settings = BoxSettings(state_id=place.name, runtime_dir=place)
-    isolation = CAGES[request.param](settings)
+    isolation = SAFE[request.param](settings)
     try:
         async with LocalFleet(isolation=isolation, settings=settings) as fleet:
             grading = Grading(fleet, settings)

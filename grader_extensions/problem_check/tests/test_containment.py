@@ -26,7 +26,7 @@ from grader.isolation.settings import BoxSettings
 from grader_extensions.problem_check import admission
 from grader_extensions.problem_check.check_box import CheckBox, read_limits
 from sandbox.protocol import wire
-from tests.containment.conftest import CAGES, HANG_S, usable
+from tests.containment.conftest import HANG_S, SAFE, usable
 
 pytestmark = pytest.mark.slow
 
@@ -56,14 +56,14 @@ def reference(x):
 """
 
 
-@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES])
+@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in SAFE])
 async def make_box(request, found_cages, tmp_path):
     """Make the box of a check on each safe isolation in turn, with the limits as they are or others."""
     await usable(request.param, found_cages)
     with tempfile.TemporaryDirectory(prefix="grader-problem-check-") as directory:
         Path(directory).chmod(0o711)
         settings = BoxSettings(state_id=f"problemcheck{os.getpid()}", runtime_dir=Path(directory) / "runtime")
-        isolation = CAGES[request.param](settings)
+        isolation = SAFE[request.param](settings)
         yield lambda **changes: CheckBox(isolation, settings, replace(read_limits(), **changes))
         await isolation.close()
 
@@ -233,7 +233,7 @@ def boxes_of(environment, name):
     return list(processes.strangers(BoxSettings(state_id=state_id, runtime_dir=directory)))
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in SAFE])
 async def test_a_check_that_is_killed_leaves_no_box_for_long(found_cages, tmp_path, name):
     """Bubblewrap's ends with the command, a container's with the next check, which unmounts its directory. The control: it was there."""
     await usable(name, found_cages)
@@ -265,7 +265,7 @@ async def test_an_honest_problem_is_admitted_in_the_box(make_box, tmp_path):
     assert all(one.outcome is not FAILED for one in boxed.findings)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in SAFE])
 async def test_checks_of_one_user_run_at_the_same_time(found_cages, tmp_path, name):
     """The first one sweeps, and each that ends removes what no other needs."""
     await usable(name, found_cages)
