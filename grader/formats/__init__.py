@@ -19,7 +19,7 @@ from types import ModuleType
 
 from grader import extensions
 from grader.formats import native
-from grader.model import NewSubmission, Problem
+from grader.model import NewSubmission
 from sandbox.protocol import wire
 from sandbox.protocol.entry_points import load_named
 
@@ -62,9 +62,3 @@ def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmissio
     """The problem as a submission's entry takes it, where its format leaves that to the submission."""
     adapt = getattr(formats().get(spec.format), "with_calling_convention", None)
     return spec if adapt is None else adapt(spec, new_submission)
-
-
-def with_description(problem: Problem, description: wire.Described) -> Problem:
-    """The problem with what was learned of its arguments."""
-    adapt = getattr(formats().get(problem.spec.format), "with_description", None)
-    return problem if adapt is None else adapt(problem, description)

@@ -15,9 +15,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from grader.errors import ProblemInvalid
-from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem
+from grader_extensions.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats.arguments import with_arguments
 from grader_extensions.formats.problem_files import bound_names, digest_of, imported_names, parse_python, read_text
 from sandbox.protocol import wire

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats import kernelbench
+from grader_extensions.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats.tests.tasks import NONE, judged, model, spec_of, trials
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import without_model

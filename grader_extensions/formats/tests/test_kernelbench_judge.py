@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats import kernelbench
+from grader_extensions.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats.tests.tasks import (
     FIXTURES,
     HEAD,
