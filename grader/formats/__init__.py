@@ -3,11 +3,10 @@
 `ProblemFormat` of `grader/extensions.py` says what a format promises; the judge's half has an entry point of the same name in the group
 `grader.references`. Optional are `members(path)`, the problems that a set at path lists;
 `with_calling_convention(spec, new)`, where a submission decides how its entry is called; `with_description(problem, found)`, where only the
-judge's half knows a problem's arguments; ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS,
-where `load` takes `adjustments` and `settable(path)` says which constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to
-say what is missing in them, and so the last of its package that is shown a path; SECRET_SIZES, where a competition may draw other
-sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences for those who import it; and `unusable(problem)`, why
-no judge here could run it, or "".
+judge's half knows a problem's arguments; ACCEPTS_ADJUSTMENTS, where `load` takes `adjustments` and `settable(path)` says which constants
+they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to say what is missing in them, and so the last of its package that is shown
+a path; SECRET_SIZES, where a competition may draw other sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences
+for those who import it; and `unusable(problem)`, why no judge here could run it, or "".
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from grader.errors import ProblemInvalid
 from grader.formats import detect_format, expected_layouts, installation_hint
@@ -19,19 +18,6 @@ from grader.model import ID_LIMIT_CHARS, Problem, problem_id_of
 from grader_extensions.formats.adjustments import UNCHANGED, Adjustments
 
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")  # of ids
-
-
-def load_adjusted(plug_in: ModuleType, path: Path, *, root: Path | None, adjustments: Adjustments, precision: str | None = None) -> Problem:
-    """Read the problem at path. ProblemInvalid also where its format does not take the adjustments."""
-    options: dict[str, Any] = {"root": root}
-    if adjustments != UNCHANGED:
-        if not _adjustable(plug_in):
-            taking = ", ".join(module.NAME for module in known_formats().values() if _adjustable(module))
-            options_text = "--set, --tolerance, --allow-lower-precision and --keep-weights"
-            raise ProblemInvalid(str(path), f"{options_text} are for the format {taking}; edit this problem's own files")
-        options["adjustments"] = adjustments
-    problem: Problem = plug_in.load(path, **options) if precision is None else plug_in.load(path, precision, **options)
-    return problem
 
 
 def _adjustments_by_file(
@@ -77,19 +63,10 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportCandidate:
-    """File or directory that may be a problem. named_in: the list that names it; reason: why it can't be one, where known already."""
-
-    path: Path
-    named_in: Path | None = None
-    reason: str = ""
-
-
-def candidates(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
+def _candidates(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[Imported]:
     """Yield what a format takes for its own, what a list names that a format knows, and path itself where it is a file.
 
-    A list and its directory may name the same problem; it comes once. A list that is wrong is a candidate with a reason.
+    A list and its directory may name the same problem; it comes once. What is known to be wrong has a reason.
     """
     visited: set[Path] = set()
     for candidate in _walk(path, formats, explicit=True):
@@ -102,33 +79,38 @@ def candidates(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[Import
             yield candidate
 
 
-def _walk(path: Path, formats: Mapping[str, ModuleType], *, explicit: bool) -> Iterator[ImportCandidate]:
+def _walk(path: Path, formats: Mapping[str, ModuleType], *, explicit: bool) -> Iterator[Imported]:
     listed = list(_listed(path, formats))
     yield from listed
     if detect_format(path, formats) is not None or (explicit and not listed and path.is_file()):
-        yield ImportCandidate(path=path)
+        yield Imported(path=path)
     elif path.is_dir() and (explicit or not path.is_symlink()):
         try:
             children = sorted(path.iterdir(), key=_natural)
         except OSError as error:
-            yield ImportCandidate(path=path, reason=f"can't be read: {error.strerror}; check its permissions")
+            yield _unreadable(path, error)
             return
         for below in children:
             if not below.name.startswith(".") and below.name != "__pycache__":
                 yield from _walk(below, formats, explicit=False)
 
 
-def _listed(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[ImportCandidate]:
+def _listed(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[Imported]:
     for plug_in in formats.values():
         if not hasattr(plug_in, "members"):
             continue
         try:
             for member in plug_in.members(path):
-                yield ImportCandidate(path=member, named_in=path)
+                there = os.path.exists(member)  # noqa: PTH110  a name may be too long
+                yield Imported(path=member, reason="" if there else f"does not exist; {path.name} names it")
         except ProblemInvalid as invalid:
-            yield ImportCandidate(path=path, reason=invalid.message)
+            yield Imported(path=path, reason=invalid.message)
         except OSError as error:
-            yield ImportCandidate(path=path, reason=f"can't be read: {error.strerror}; check its permissions")
+            yield _unreadable(path, error)
+
+
+def _unreadable(path: Path, error: OSError) -> Imported:
+    return Imported(path=path, reason=f"can't be read: {error.strerror}; check its permissions")
 
 
 def _natural(path: Path) -> tuple[int, str]:
@@ -139,7 +121,7 @@ def _natural(path: Path) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Result of one path of an import: the problem that it holds, or the reason that it holds none.
+    """Result of one path of an import: the problem that it holds, or the reason that it holds none; neither: it is to be read.
 
     replaced: another one had its id. same_as: the path of this import that holds the same problem. unusable: why no judge here can run it.
     """
@@ -158,9 +140,7 @@ class Imported:
         return self.problem is not None and self.same_as is None
 
 
-def import_all(
-    path: Path, *, format_name: str | None = None, precision: str | None = None, prefix: str = "", adjustments: Adjustments = UNCHANGED
-) -> Iterator[Imported]:
+def import_all(path: Path, *, format_name: str | None = None, prefix: str = "", adjustments: Adjustments = UNCHANGED) -> Iterator[Imported]:
     """Read every problem at or below path; `keep` puts one where `Problems.load` finds it.
 
     What is wrong is an Imported with a reason, and the others go on. ProblemInvalid where path is not there, an argument is not known, or
@@ -174,31 +154,26 @@ def import_all(
         raise ProblemInvalid(str(path), f"prefix {prefix!r} can't begin an id; write lower case letters, digits and '_', first a letter")
     if not os.path.exists(path):  # noqa: PTH110  a name may be too long
         raise ProblemInvalid(str(path), "does not exist; check the path")
-    listed = list(candidates(path, formats))
+    listed = list(_candidates(path, formats))
     by_file = _adjustments_by_file(path, [candidate.path for candidate in listed], formats, adjustments)
     root = path if path.is_dir() else path.parent
-    imports = [_import(candidate, formats, precision, root, by_file[candidate.path]) for candidate in listed]
+    imports = [candidate if candidate.reason else _import(candidate.path, formats, root, by_file[candidate.path]) for candidate in listed]
     yield from _named_apart(imports, prefix)
 
 
-def _import(
-    candidate: ImportCandidate, formats: Mapping[str, ModuleType], precision: str | None, root: Path, adjustments: Adjustments
-) -> Imported:
-    path = candidate.path
-    if candidate.reason:
-        return Imported(path=path, reason=candidate.reason)
-    if candidate.named_in is not None and not os.path.exists(path):  # noqa: PTH110
-        return Imported(path=path, reason=f"does not exist; {candidate.named_in.name} names it")
+def _import(path: Path, formats: Mapping[str, ModuleType], root: Path, adjustments: Adjustments) -> Imported:
     try:
         plug_in = detect_format(path, formats)
         if plug_in is None:
             plug_in = next((module for module in formats.values() if getattr(module, "EXPLAINS_SUFFIX", None) == path.suffix), None)
         if plug_in is None:
             raise ProblemInvalid(str(path), f"is not a problem of a known format; looked for {expected_layouts(formats)}")
-        if precision is not None and not getattr(plug_in, "ACCEPTS_PRECISION", False):
-            taking = ", ".join(module.NAME for module in known_formats().values() if getattr(module, "ACCEPTS_PRECISION", False))
-            raise ProblemInvalid(str(path), f"--precision is for the format {taking}; a problem in {plug_in.NAME} has its own dtypes")
-        problem = load_adjusted(plug_in, path, root=root, precision=precision, adjustments=adjustments)
+        if adjustments != UNCHANGED and not _adjustable(plug_in):
+            taking = ", ".join(module.NAME for module in known_formats().values() if _adjustable(module))
+            options = "--precision, --set, --tolerance, --allow-lower-precision and --keep-weights"
+            raise ProblemInvalid(str(path), f"{options} are for the format {taking}; edit this problem's own files")
+        changes = {} if adjustments == UNCHANGED else {"adjustments": adjustments}
+        problem: Problem = plug_in.load(path, root=root, **changes)
     except ProblemInvalid as invalid:
         where = Path(invalid.path).name
         is_named = where == path.name or invalid.message.startswith(where)

@@ -82,7 +82,7 @@ async def check_command(
         path,
         device,
         budget,
-        imports.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights),
+        imports.read_adjustments(set_constants, tolerance, allow_lower_precision=allow_lower_precision, keep_weights=keep_weights),
         sandbox=sandbox,
         trusted=trusted,
         json=json,
@@ -121,7 +121,9 @@ async def import_command(
 
     Exit code: 0 if any was imported, 2 if none.
     """
-    adjustments = imports.read_adjustments(set_constants, tolerance, allow_lower_precision, keep_weights)
+    adjustments = imports.read_adjustments(
+        set_constants, tolerance, precision=precision, allow_lower_precision=allow_lower_precision, keep_weights=keep_weights
+    )
     return await imports.import_problems(
-        path, state_dir, adjustments, format_name, precision, prefix, check=check, sandbox=sandbox, trusted=trusted, force=force, json=json
+        path, state_dir, adjustments, format_name, prefix, check=check, sandbox=sandbox, trusted=trusted, force=force, json=json
     )

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
@@ -43,7 +44,6 @@ async def import_problems(
     state_dir: Path | None,
     adjustments: Adjustments,
     format_name: str | None,
-    precision: str | None,
     prefix: str,
     *,
     check: bool | None,
@@ -59,7 +59,7 @@ async def import_problems(
     """
     into = Settings(state_dir=state_dir or state_directory()).imported_path
     try:
-        entries = import_all(path, format_name=format_name, precision=precision, prefix=prefix, adjustments=adjustments)
+        entries = import_all(path, format_name=format_name, prefix=prefix, adjustments=adjustments)
         imports: Sequence[Imported] = [entry if force else _refuse_unusable(entry) for entry in entries]
         count = sum(entry.fresh for entry in imports)
         checks = count > 0 and (count <= UNREQUESTED_CHECKS if check is None else check)
@@ -88,10 +88,8 @@ def _refuse_unusable(entry: Imported) -> Imported:
     return Imported(path=entry.path, reason=f"can't be judged here: {entry.unusable}; --force imports it all the same")
 
 
-def read_adjustments(
-    set_constants: Sequence[str] | None, tolerance: float | None, allow_lower_precision: bool, keep_weights: bool
-) -> Adjustments:
-    """Read `--set`, `--tolerance`, `--allow-lower-precision` and `--keep-weights`. Raises UsageError."""
+def read_adjustments(set_constants: Sequence[str] | None, tolerance: float | None, **adjustments: Any) -> Adjustments:
+    """Read `--set` and `--tolerance`; the others are as in `Adjustments`. Raises UsageError."""
     constants: dict[str, str] = {}
     for text in set_constants or ():
         name, equals, value = text.partition("=")
@@ -105,7 +103,7 @@ def read_adjustments(
         except ValueError as error:
             raise UsageError(f"--set {name}: {error}") from None
     try:
-        return Adjustments(constants=constants, tolerance=tolerance, allow_lower_precision=allow_lower_precision, keep_weights=keep_weights)
+        return Adjustments(constants=constants, tolerance=tolerance, **adjustments)
     except ValueError as error:
         raise UsageError(f"--tolerance: {error}") from None
 

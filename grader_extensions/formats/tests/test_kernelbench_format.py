@@ -40,11 +40,11 @@ def refusal(path: Path, **options: str) -> str:
 
 def test_a_precision_is_another_problem_with_another_tolerance(tmp_path: Path) -> None:
     path = write(tmp_path)
-    problems = [kernelbench.load(path, precision) for precision in ("fp32", "fp16", "bf16")]
+    problems = [kernelbench.load(path, adjustments=Adjustments(precision=precision)) for precision in ("fp32", "fp16", "bf16")]
     assert [one.problem_id for one in problems] == ["kb_7_a_thing", "kb_7_a_thing_fp16", "kb_7_a_thing_bf16"]
     assert len({one.digest for one in problems}) == 3
     assert [one.spec.tolerance.atol for one in problems] == [1e-4, 1e-2, 1e-2]
-    assert "fp32, fp16, bf16" in refusal(path, precision="fp8")
+    assert "fp32, fp16, bf16" in refusal(path, adjustments=Adjustments(precision="fp8"))
 
 
 def test_a_tolerance_of_one_s_own_is_another_problem(tmp_path: Path) -> None:
