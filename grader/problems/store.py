@@ -10,16 +10,15 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from types import ModuleType
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from grader import extensions
 from grader.errors import ProblemInvalid, ProblemNotFound
-from grader.formats import detect_format, expected_layouts, installation_hint
-from grader.formats import formats as known_formats
+from grader.formats import detect_format, expected_layouts, formats, installation_hint
 from grader.model import ID_LIMIT_CHARS, Problem
+from grader.state_dir import FileStamp, stamp
 
 log = structlog.get_logger()
 
@@ -29,7 +28,6 @@ _SUFFIX = ".json"
 # A file system's clock is coarse: a second change within one of its ticks leaves the time of the directory as it was.
 _TICK_NS = 2_000_000_000
 
-_Stamp = tuple[int, int, int]
 Report = Callable[[ProblemInvalid], None]
 
 
@@ -57,7 +55,7 @@ def read_kept(path: Path) -> Problem:
     except (OSError, ValidationError) as error:
         text = f"is not an imported problem of this version ({str(error).splitlines()[0]}); import it again, or remove the file"
         raise ProblemInvalid(str(path), text) from None
-    if problem.spec.format not in known_formats():
+    if problem.spec.format not in formats():
         text = f"has the format {problem.spec.format!r}, which no installed package brings; install {extensions.PACKAGE}"
         raise ProblemInvalid(str(path), text)
     return problem
@@ -67,7 +65,7 @@ def read_kept(path: Path) -> Problem:
 class _KeptFile:
     """A file at this stamp. problem: the last that could be read from it; None: none ever."""
 
-    stamp: _Stamp
+    stamp: FileStamp
     problem: Problem | None
     broken: bool = False
 
@@ -80,14 +78,14 @@ class KeptProblems:
 
     def __init__(self, directory: Path, report: Report) -> None:
         self._directory, self._report = directory, report
-        self._seen: _Stamp | None = None  # of the directory, when every file in it had been read
+        self._seen: FileStamp | None = None  # of the directory, when every file in it had been read
         self._files: dict[str, _KeptFile] = {}
         self._problems: Mapping[str, Problem] = {}
         self._lock = Lock()  # large submissions are checked in threads
 
     def now(self) -> Mapping[str, Problem]:
         """The problems by id. Costs one system call where nothing has changed."""
-        before = _stamp(self._directory)
+        before = stamp(self._directory)
         if before is None or before != self._seen:
             with self._lock:
                 self._read()
@@ -103,30 +101,20 @@ class KeptProblems:
     def _read(self) -> None:
         files = {}
         for name in sorted(path.name for path in self._directory.glob(f"[!.]*{_SUFFIX}")):
-            stamp = _stamp(self._directory / name)
-            before = self._files.get(name)
-            if stamp is not None:
-                files[name] = before if before is not None and before.stamp == stamp else self._file(name, stamp, before)
+            current, before = stamp(self._directory / name), self._files.get(name)
+            if current is not None:
+                files[name] = before if before is not None and before.stamp == current else self._file(name, current, before)
         if files != self._files:
             self._files = files
             problems = (file.problem for file in files.values() if file.problem is not None)
             self._problems = {problem.problem_id: problem for problem in problems}  # a new one: others may be looking at the old
 
-    def _file(self, name: str, stamp: _Stamp, before: _KeptFile | None) -> _KeptFile:
+    def _file(self, name: str, current: FileStamp, before: _KeptFile | None) -> _KeptFile:
         try:
-            return _KeptFile(stamp=stamp, problem=read_kept(self._directory / name))
+            return _KeptFile(stamp=current, problem=read_kept(self._directory / name))
         except ProblemInvalid as invalid:
             self._report(invalid)
-            return _KeptFile(stamp=stamp, problem=None if before is None else before.problem, broken=True)
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    """Return what changes with a file or directory; None where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
+            return _KeptFile(stamp=current, problem=None if before is None else before.problem, broken=True)
 
 
 @cache
@@ -142,10 +130,7 @@ class Problems:
     """Problems by id and by digest. One id is one problem. What is imported while a server runs is found too, except in place of a pinned
     problem."""
 
-    def __init__(
-        self, formats: Mapping[str, ModuleType] | None = None, imported: Path | None = None, report: Report = log_unreadable
-    ) -> None:
-        self._formats = known_formats() if formats is None else formats
+    def __init__(self, imported: Path | None = None, report: Report = log_unreadable) -> None:
         self._by_id: dict[str, Problem] = {}
         self._paths: dict[str, Path] = {}
         self._pinned: dict[str, Problem] = {}
@@ -155,13 +140,13 @@ class Problems:
     def load(cls, roots: Iterable[Path], imported: Path | None = None, report: Report = log_unreadable) -> Problems:
         """Read every problem at or directly below the roots; a wrong one raises ProblemInvalid. Those in the directory imported give way to
         the roots'; what can't be read there is reported."""
-        store = cls(imported=imported, report=report)
+        store = cls(imported, report)
         for root in roots:
-            if not root.is_dir() and not store._format(root):
+            if not root.is_dir() and not detect_format(root):
                 raise ProblemInvalid(str(root), "is not a directory; name a problem's directory or file, or a directory that holds such")
-            paths = [root] if store._format(root) else [path for path in sorted(root.iterdir()) if path.is_dir() and store._format(path)]
+            paths = [root] if detect_format(root) else [path for path in sorted(root.iterdir()) if path.is_dir() and detect_format(path)]
             if not paths:
-                raise ProblemInvalid(str(root), f"holds no problem; looked for {expected_layouts(known_formats())}")
+                raise ProblemInvalid(str(root), f"holds no problem; looked for {expected_layouts(formats())}")
             for path in paths:
                 store.add(path, root if root.is_dir() and not path.is_symlink() else None)
         return store
@@ -171,9 +156,9 @@ class Problems:
 
         The same problem twice is fine, two under one id are not.
         """
-        plug_in = self._format(path)
+        plug_in = detect_format(path)
         if plug_in is None:
-            raise ProblemInvalid(str(path), f"is not a problem of a known format ({', '.join(self._formats)}){installation_hint()}")
+            raise ProblemInvalid(str(path), f"is not a problem of a known format ({', '.join(formats())}){installation_hint()}")
         problem: Problem = plug_in.load(path, root=root)
         before = self._by_id.get(problem.problem_id)
         if before is not None and before.digest != problem.digest:
@@ -204,6 +189,3 @@ class Problems:
 
     def _imported(self) -> Mapping[str, Problem]:
         return {} if self._kept is None else self._kept.now()
-
-    def _format(self, path: Path) -> ModuleType | None:
-        return detect_format(path, self._formats)
