@@ -8,7 +8,7 @@ which the core has its own: `grader.languages` (`sandbox/protocol/languages.py`)
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from grader.config import Settings
     from grader.grading.attempt import Attempt, OpenRunBox
     from grader.model import NewSubmission, Problem, Report
-    from grader.problems.store import Imported
     from grader.rules.quotas import AdmissionCheck, Quota
     from grader.server.auth import Authenticator
     from grader.server.service import GraderServicer
@@ -137,12 +136,6 @@ class AdminCommand:
     summary: str
 
 
-# Runs the code of problems before `grader-cli problems import` stores them: (imports, *, check, sandbox, trusted, force, json) yields each
-# import with what its code says of its arguments. check: with warnings or a refusal, unless force, too; then it is also printed, unless
-# json. Code runs in this sandbox, or trusted as our own user. GraderFailed where it can't.
-ProblemCheck = Callable[..., AsyncIterator["Imported"]]
-
-
 class CommandLine(Protocol):
     """Group `grader.commands`: a class of it, without arguments. Its module is imported by every command of `grader-cli`, and so imports
     little."""
@@ -163,10 +156,6 @@ class CommandLine(Protocol):
     def report_files(self) -> Mapping[str, Callable[[submission_pb2.Submission], str]]:
         """Return what writes a submission's report as the text of a file, by the file's format: `html`."""
         return {}
-
-    def problem_check(self) -> ProblemCheck | None:
-        """Return what checks the problems that are imported; None: the package checks none."""
-        return None
 
 
 class SolutionReader(Protocol):

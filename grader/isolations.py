@@ -77,6 +77,11 @@ def choices() -> tuple[str, ...]:
     return (AUTO, *isolations())
 
 
+def safe_isolations() -> list[str]:
+    """Return the isolations that a problem's code may run in, strongest first."""
+    return [isolation.name for isolation in isolations().values() if isolation.safe]
+
+
 def description(name: str) -> str:
     """Return a line for people; the name itself where it is not known here."""
     info = isolations().get(name)

@@ -1,4 +1,5 @@
-"""The directory that a server keeps everything in: made where it is missing, refused where nothing can be kept in it."""
+"""The directory that a server keeps everything in: made where it is missing, refused where nothing can be kept in it; and how a file that
+is read again and again is seen to have changed."""
 
 from __future__ import annotations
 
@@ -24,3 +25,15 @@ def writable_directory(directory: Path) -> Iterator[None]:
         where = f" ({error.filename})" if error.filename not in (None, str(directory)) else ""
         text = f"can't keep anything in {directory}: {error.strerror}{where}"
         raise SettingsInvalid("state_dir", f"{text}; let this user write there, or name another --state-dir") from None
+
+
+FileStamp = tuple[int, int, int, int]
+
+
+def stamp(path: Path) -> FileStamp | None:
+    """Return what changes, the time first, where a file or directory is written or replaced, or a link moved; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino

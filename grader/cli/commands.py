@@ -30,7 +30,6 @@ OWN: Table = {
     "problems": CliGroup("Problems that kernels can be submitted to.", PROBLEMS),
     "problems list": CliCommand("grader.cli.starter:list_command"),
     "problems show": CliCommand("grader.cli.starter:show_command"),
-    "problems import": CliCommand("grader.cli.this_machine:import_command"),
     "login": CliCommand("grader.cli.login:login", SERVERS),
     "logout": CliCommand("grader.cli.login:logout", SERVERS),
     "whoami": CliCommand("grader.cli.login:whoami", SERVERS),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from grader import devices
-from grader.isolations import AUTO, choices, isolations
+from grader.isolations import AUTO, choices
 
 
 def one_of(names: Sequence[str]) -> str:
@@ -26,11 +26,6 @@ def among(names: Sequence[str]) -> Callable[[str], str]:
         return value
 
     return check
-
-
-def safe_isolations() -> list[str]:
-    """The isolations that a problem's code may run in, strongest first."""
-    return [isolation.name for isolation in isolations().values() if isolation.safe]
 
 
 def device_choice(value: str) -> str:
@@ -74,40 +69,6 @@ DeviceOption = Annotated[
         metavar="DEVICE",
         callback=device_choice,
         help=f"What to grade on: auto (a GPU where there is one), {devices.FORMS}. emulated runs CUDA C++ on the CPU, for practice.",
-    ),
-]
-_CHECK_SANDBOXES = (AUTO, *safe_isolations())
-SandboxForCheck = Annotated[
-    str,
-    typer.Option(
-        "--sandbox",
-        metavar=one_of(_CHECK_SANDBOXES),
-        callback=among(_CHECK_SANDBOXES),
-        help="The sandbox for the problem's code; auto takes the strongest that works here.",
-    ),
-]
-Trusted = Annotated[
-    bool, typer.Option("--trusted", help="Run the problem's code as you, without a sandbox. Only for problems whose authors you trust.")
-]
-SetConstants = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Set a constant that a kernelbench file assigns at its top level, such as batch_size=4. Can be given several times.",
-    ),
-]
-ToleranceOption = Annotated[
-    float | None,
-    typer.Option("--tolerance", metavar="T", help="For kernelbench: an element is right within T + T * |reference|, such as 1e-2."),
-]
-AllowLowerPrecision = Annotated[
-    bool, typer.Option("--allow-lower-precision", help="For kernelbench: an answer computed in half precision or TF32 may be right.")
-]
-KeepWeights = Annotated[
-    bool,
-    typer.Option(
-        "--keep-weights", help="For kernelbench: keep weights that start as one constant, such as a norm's, instead of drawing them."
     ),
 ]
 Name = Annotated[str, typer.Argument(metavar="ID", help="The submission: its id, or the beginning of it that no other has.")]

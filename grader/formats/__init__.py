@@ -3,11 +3,10 @@
 `ProblemFormat` of `grader/extensions.py` says what a format promises; the judge's half has an entry point of the same name in the group
 `grader.references`. Optional are `members(path)`, the problems that a set at path lists;
 `with_calling_convention(spec, new)`, where a submission decides how its entry is called; `with_description(problem, found)`, where only the
-judge's half knows a problem's arguments; ACCEPTS_PRECISION, where `load(path, precision, root=None)` takes a dtype; ACCEPTS_ADJUSTMENTS,
-where `load` takes `adjustments` and `settable(path)` says which constants they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to
-say what is missing in them, and so the last of its package that is shown a path; SECRET_SIZES, where a competition may draw other
-sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences for those who import it; and `unusable(problem)`, why
-no judge here could run it, or "".
+judge's half knows a problem's arguments; ACCEPTS_ADJUSTMENTS, where `load` takes `adjustments` and `settable(path)` says which constants
+they may set; EXPLAINS_SUFFIX, a suffix of files that it loads to say what is missing in them, and so the last of its package that is shown
+a path; SECRET_SIZES, where a competition may draw other sizes; LAYOUT, the files of a problem, for messages; `warnings(problem)`, sentences
+for those who import it; and `unusable(problem)`, why no judge here could run it, or "".
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from types import ModuleType
 
 from grader import extensions
 from grader.formats import native
-from grader.model import NewSubmission, Problem
+from grader.model import NewSubmission
 from sandbox.protocol import wire
 from sandbox.protocol.entry_points import load_named
 
@@ -62,9 +61,3 @@ def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmissio
     """The problem as a submission's entry takes it, where its format leaves that to the submission."""
     adapt = getattr(formats().get(spec.format), "with_calling_convention", None)
     return spec if adapt is None else adapt(spec, new_submission)
-
-
-def with_description(problem: Problem, description: wire.Described) -> Problem:
-    """The problem with what was learned of its arguments."""
-    adapt = getattr(formats().get(problem.spec.format), "with_description", None)
-    return problem if adapt is None else adapt(problem, description)

@@ -137,7 +137,6 @@ def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
 NAME = "native"
 LAYOUT = "a directory with problem.toml and reference.py"
 SECRET_SIZES = True
-REFERENCE_FUNCTION = "reference"
 RANK_LIMIT, AXIS_LIMIT = 8, 16  # what the gate between judge and runner has room for
 
 _Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]

@@ -19,6 +19,7 @@ from grader.ledger.keys import Keys
 from grader.model import Caller, Scope
 from grader.rules.keys import Key, opens, split
 from grader.rules.quotas import shown_time
+from grader.state_dir import FileStamp, stamp
 
 REFRESH_S = 2.0  # so old may be what is known of keys: a revoked one opens nothing after this, on every server
 NEWCOMER_S = 0.1  # a key that is not known may be new: the ledger is read for such keys, at most so often
@@ -184,44 +185,32 @@ def server_credentials(settings: Settings) -> grpc.ServerCredentials | None:
     return grpc.dynamic_ssl_server_credentials(first, files.renewed)  # type: ignore[arg-type]
 
 
-_Stamp = tuple[tuple[int, ...] | None, ...]
-
-
 class _Files:
     """A certificate and its key, and as what they were last looked at."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate, self._key = certificate, key
-        self._looked_at = self._stamp()
+        self._looked_at = self._stamps()
 
     def renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Return what to serve with from now on; None: as before. Asked by a thread of gRPC's at every new connection, one at a time."""
-        stamp = self._stamp()
-        if stamp == self._looked_at:
+        stamps = self._stamps()
+        if stamps == self._looked_at:
             return None
         try:
             configuration, end_time = self.read()
         except (SettingsInvalid, OSError) as error:  # half of it is written, or it is no good: what was served is better than nothing
-            self._looked_at = stamp
+            self._looked_at = stamps
             log.error("tls_certificate_not_renewed", path=str(self._certificate), problem=str(error), remedy="fix it; no restart is needed")
             return None
-        if stamp != self._stamp():  # it changed meanwhile, and what was tried may not be what was read
+        if stamps != self._stamps():  # it changed meanwhile, and what was tried may not be what was read
             return None
-        self._looked_at = stamp
+        self._looked_at = stamps
         log.info("tls_certificate_renewed", path=str(self._certificate), end_time=end_time.isoformat())
         return configuration
 
-    def _stamp(self) -> _Stamp:
-        """Differs when a file was written, replaced, or a link to it moved."""
-        stamps: list[tuple[int, ...] | None] = []
-        for path in (self._certificate, self._key):
-            try:
-                status = path.stat()
-            except OSError:
-                stamps.append(None)
-            else:
-                stamps.append((status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino))
-        return tuple(stamps)
+    def _stamps(self) -> list[FileStamp | None]:
+        return [stamp(self._certificate), stamp(self._key)]
 
     def read(self) -> tuple[grpc.ServerCertificateConfiguration, datetime]:
         """Both, tried, and until when they may be used; SettingsInvalid."""

@@ -15,9 +15,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from grader.errors import ProblemInvalid
-from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader.formats.inside import require_inside
 from grader.model import NewSubmission, Problem
+from grader_extensions.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats.arguments import with_arguments
 from grader_extensions.formats.problem_files import bound_names, digest_of, imported_names, parse_python, read_text
 from sandbox.protocol import wire
@@ -61,7 +61,6 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 NAME = "kernelbench"
 LAYOUT = "a Python file with Model, get_inputs and get_init_inputs"
-ACCEPTS_PRECISION = True
 ACCEPTS_ADJUSTMENTS = True
 EXPLAINS_SUFFIX = ".py"
 SOURCE_LIMIT_BYTES = 256 * 1024
@@ -108,12 +107,10 @@ def matches(path: Path) -> bool:
     return re.search(rb"^(class Model\b|def get_(init_)?inputs\b)", head, re.MULTILINE) is not None
 
 
-def load(path: Path, precision: str = DEFAULT_PRECISION, *, root: Path | None = None, adjustments: Adjustments = UNCHANGED) -> Problem:
-    """Read the problem in the file path, for floating tensors of this precision.
-
-    root: the set, outside of which no file is read; None: the file's directory.
-    """
+def load(path: Path, *, root: Path | None = None, adjustments: Adjustments = UNCHANGED) -> Problem:
+    """Read the problem in the file path. root: the set, outside of which no file is read; None: the file's directory."""
     require_inside(path, root or path.parent, path)
+    precision = DEFAULT_PRECISION if adjustments.precision is None else adjustments.precision
     if precision not in PRECISIONS:
         raise ProblemInvalid(str(path), f"precision {precision!r} is not known; take one of: {', '.join(PRECISIONS)}")
     source = read_text(path, SOURCE_LIMIT_BYTES, LAYOUT)

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from grader import devices
 from grader.cli.exits import GraderFailed, UsageError
-from grader.cli.options import safe_isolations
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken
 from grader.isolation import SRC, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose
@@ -30,7 +29,7 @@ from grader.isolation.pickup import Refusal, pick_up
 from grader.isolation.select import ClosableIsolation, make
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import package_directory
-from grader.isolations import AUTO
+from grader.isolations import AUTO, safe_isolations
 from sandbox.protocol import wire
 from sandbox.protocol.entry_points import entry_points
 from sandbox.protocol.wire import BoxCause

@@ -25,7 +25,6 @@ from sandbox.protocol.gate import Call, Slot, Status
 if TYPE_CHECKING:
     import torch
 
-NAME = "torch_extension"
 MODULE = "kernel"
 DEFAULT_ENTRY = "forward"
 SIGNATURE = re.compile(r"\w+\((.*)\) -> None$", re.MULTILINE)

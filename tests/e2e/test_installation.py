@@ -120,7 +120,6 @@ def test_the_base_package_submits_to_a_server(programs: Path, address: str, tmp_
         (("submit", ADD / "grid_stride.cu"), "server,judge", ", or pass --server HOST:PORT"),
         (("submit", ADD / "grid_stride.cu", "--problem", ADD / "problem.toml"), "server,judge", ", or pass --server HOST:PORT"),
         (("list",), "server", ", or pass --server HOST:PORT"),
-        (("problems", "import", ADD), "server,judge", ""),
         (("doctor",), "server", ""),
         (("demo",), "server,judge", ""),
     ],

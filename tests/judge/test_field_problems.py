@@ -33,7 +33,7 @@ Kernel = Callable[..., "torch.Tensor"]
 def reference_of(spec: wire.ProblemSpec) -> Kernel:
     names: dict[str, Kernel] = {}
     exec(spec.reference, names)
-    return names[native.REFERENCE_FUNCTION]
+    return names["reference"]
 
 
 def in_order(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -1,13 +1,16 @@
-"""A running server takes up what `problems import` puts into its state directory, without a restart."""
+"""A running server takes up the problems that are put into its state directory, without a restart."""
 
 import asyncio
 import json
 import os
 import sys
+from dataclasses import replace
 
 import pytest
 
 from grader import errors
+from grader.formats import native
+from grader.problems.store import keep
 from grader.v1 import report_pb2, submission_pb2
 from tests import fakes
 from tests.server.processes import ROOT, fake_server
@@ -32,15 +35,12 @@ def start(settings, place):
 
 @pytest.fixture
 def imports(settings, place):
-    """Import a native problem of that name, with another title each time."""
+    """Keep a native problem of that name, with another statement each time."""
     count = iter(range(100))
 
-    async def run(name, *options):
-        directory = fakes.write_problem(place / "from", name)
-        toml = directory / "problem.toml"
-        toml.write_text(toml.read_text().replace("name =", f'statement = "number {next(count)}"\nname =', 1))
-        code, out, error = await command("problems", "import", directory, "--no-check", "--state-dir", settings.state_dir, *options)
-        assert code == 0, out + error
+    def run(name):
+        problem = native.load(fakes.write_problem(place / "from", name))
+        keep(replace(problem, statement=f"number {next(count)}"), settings.imported_path)
 
     return run
 
@@ -55,7 +55,7 @@ async def test_an_import_is_listed_and_can_be_submitted_to(start, imports, kerne
         assert listed(await client.list_problems()) == ["other", "sum"]
         with pytest.raises(errors.ProblemNotFound):
             await client.get_problem("problems/fresh")
-        await imports("fresh")
+        imports("fresh")
         assert listed(await client.list_problems()) == ["fresh", "other", "sum"]
         code, out, _ = await command("problems", "list", "--json", "--server", settings.listen)
         assert code == 0 and "problems/fresh" in [one["name"] for one in json.loads(out)["problems"]]
@@ -64,8 +64,8 @@ async def test_an_import_is_listed_and_can_be_submitted_to(start, imports, kerne
         done = await finished(client, await client.submit(message))
         assert (done.state, done.report.verdict) == (submission_pb2.SUBMISSION_STATE_SUCCEEDED, report_pb2.VERDICT_ACCEPTED)
         before = (await client.get_problem("problems/fresh")).statement
-        await imports("fresh")
+        imports("fresh")
         assert (await client.get_problem("problems/fresh")).statement != before
         assert (await client.get_submission(done.name)).report.verdict == report_pb2.VERDICT_ACCEPTED
-        await imports("fresh", "--prefix", "v2")
+        imports("v2_fresh")
         assert "v2_fresh" in listed(await client.list_problems())

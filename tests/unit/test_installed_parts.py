@@ -1,6 +1,5 @@
 """Parts of installed packages: one that can't be imported, or is missing, is named with what to do."""
 
-import json
 import re
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
@@ -30,7 +29,6 @@ from sandbox.protocol.languages import BUILT_IN, languages
 from tests import fakes
 from tests.requests import new_submission
 
-CHECK = EntryPoint(name="made_up", value="tests.unit.test_installed_parts:Check", group=extensions.COMMANDS)
 POINTS = [
     EntryPoint(name="good", value="json:dumps", group="grader.any"),
     EntryPoint(name="broken", value="no_such_module:part", group="grader.any"),
@@ -39,12 +37,6 @@ POINTS = [
 ISOLATION = IsolationInfo(name="docker", implementation="json:dumps", description="one more")
 ISOLATION_AUTO = replace(ISOLATION, name="auto")
 PYTHON = BUILT_IN[-1]
-
-
-async def examine(imports, **options):
-    """A check of problems, which warns of the options that it gets."""
-    for entry in imports:
-        yield replace(entry, warnings=(json.dumps(options),))
 
 
 class Words(extensions.CommandLine):
@@ -56,13 +48,6 @@ class Words(extensions.CommandLine):
             "dump": extensions.CliCommand("json:dump"),
             "boards": extensions.CliGroup("Boards.", "Results"),
         }
-
-
-class Check(extensions.CommandLine):
-    """A package that only checks problems."""
-
-    def problem_check(self):
-        return examine
 
 
 def command(*words):
@@ -163,32 +148,12 @@ def test_a_command_word_that_is_taken_is_named(points, capsys):
     assert " ".join(capsys.readouterr().err.split()).count(note) == 2
 
 
-def test_an_installed_check_examines_what_is_imported(points, tmp_path):
-    """A single problem without a request, and none with --no-check."""
-    points.append(CHECK)
-    where = ("problems", "import", fakes.write_problem(tmp_path), "--state-dir", tmp_path / "state", "--json")
-    options = {"sandbox": "auto", "trusted": False, "force": False, "json": True}
-    for words, warnings in (((), [options | {"check": True}]), (("--no-check",), [])):
-        (imported,) = json.loads(command(*where, *words).stdout)["imported"]
-        assert [*map(json.loads, imported["warnings"])] == warnings
-
-
-def test_without_a_check_problems_are_imported_unchecked(tmp_path):
-    """The command says so, and what to install; a check that was requested is not left out in silence."""
-    where = ("problems", "import", fakes.write_problem(tmp_path), "--state-dir", tmp_path / "state")
-    missing = "no installed package checks problems; install kernel-grader-extensions"
-    refused = command(*where, "--check")
-    assert refused.exit_code == 2 and f"--check: {missing}" in refused.stderr and not (tmp_path / "state" / "problems").exists()
-    imported = command(*where)
-    assert imported.exit_code == 0 and "1 imported" in imported.stdout and missing in imported.stdout
-
-
 def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(points):
     """The control: with a package that adds commands nothing is said of packages."""
     unknown = command("problems", "lst")
     assert unknown.exit_code == 2 and "Did you mean 'list'?" in unknown.stderr
     assert "kernel-grader-extensions adds commands, and is not installed here" in " ".join(unknown.stderr.split())
-    points.append(CHECK)
+    points.append(EntryPoint(name="made_up", value="tests.unit.test_installed_parts:Words", group=extensions.COMMANDS))
     assert "kernel-grader-extensions" not in command("problems", "lst").stderr
 
 
@@ -237,16 +202,16 @@ def test_sign_in_without_the_package_of_pages_is_refused():
 KERNELBENCH_FILE = "class Model:\n    def forward(self, x):\n        return x\n\ndef get_inputs():\n    return []\n"
 
 
-def test_an_import_of_a_format_that_is_not_installed_says_what_to_install(tmp_path):
-    """For a file, a directory of such, and the format by its name."""
+def test_a_problem_of_a_format_that_is_not_installed_says_what_to_install(tmp_path):
+    """For a file, and a directory of such."""
     formats.formats.cache_clear()
     try:
         (tmp_path / "1_x.py").write_text(KERNELBENCH_FILE)
-        (entry,) = store.import_all(tmp_path / "1_x.py")
         hint = "for kernelbench, reference_kernels, flashinfer and robust_kbench install kernel-grader-extensions"
-        assert entry.problem is None and hint in entry.reason and hint in formats.expected_layouts(formats.formats())
-        assert not list(store.import_all(tmp_path))
+        assert hint in formats.expected_layouts(formats.formats())
         with pytest.raises(ProblemInvalid, match=hint):
-            list(store.import_all(tmp_path, format_name="kernelbench"))
+            Problems().add(tmp_path / "1_x.py")
+        with pytest.raises(ProblemInvalid, match=hint):
+            Problems.load([tmp_path])
     finally:
         formats.formats.cache_clear()

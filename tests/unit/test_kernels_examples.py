@@ -49,7 +49,7 @@ def load(name: str) -> Problem:
 def test_a_reference_takes_the_inputs_and_fixes_no_dtype(name):
     spec = load(name).spec
     functions = [node for node in ast.parse(spec.reference).body if isinstance(node, ast.FunctionDef)]
-    reference = next(function for function in functions if function.name == native.REFERENCE_FUNCTION)
+    reference = next(function for function in functions if function.name == "reference")
     assert [argument.arg for argument in reference.args.args] == [tensor.name for tensor in spec.inputs]
     assert not re.search(r"dtype|float|half|\.to\(", spec.reference)
 

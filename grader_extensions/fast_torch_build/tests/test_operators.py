@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from grader_extensions.fast_torch_build.tests.torch_extensions.builds import ROOT, Built, build_files
-from sandbox.languages import torch_extension
 
 pytestmark = pytest.mark.slow
 CUDA_FILE = """#include <torch/all.h>
@@ -62,7 +61,7 @@ except LaunchRefused as refused:
 
 def built(place: Path, **files: str) -> Built:
     place.mkdir()
-    return build_files({name.replace("_", "."): text for name, text in files.items()}, place, language=torch_extension.NAME)
+    return build_files({name.replace("_", "."): text for name, text in files.items()}, place, language="torch_extension")
 
 
 def loaded(artifact: Path | None, entry: str) -> list[object]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grader_extensions.formats import kernelbench
+from grader_extensions.formats.adjustments import Adjustments
 from sandbox.languages import python
 from sandbox.protocol import wire
 
@@ -28,7 +29,7 @@ def spec_of(directory: Path, *parts: str, precision: str = "fp32") -> wire.Probl
     """The problem of a file of these parts."""
     path = directory / "9_Made.py"
     path.write_text("\n".join((HEAD, *parts)))
-    return kernelbench.load(path, precision).spec
+    return kernelbench.load(path, adjustments=Adjustments(precision=precision)).spec
 
 
 def drawn(task: Any, key: str = KEY) -> Any:

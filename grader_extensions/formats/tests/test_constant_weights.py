@@ -4,12 +4,13 @@ whatever it calls them."""
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats import kernelbench
+from grader_extensions.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats.tests.tasks import NONE, judged, model, spec_of, trials
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import without_model
@@ -72,7 +73,7 @@ if AFTER_COLLECTION:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_kernel_that_leaves_out_the_weights_is_wrong(tmp_path: Path, precision: str) -> None:
     """The control: it is right where an option of the problem keeps them, which is in its digest."""
-    drawn, kept = (kernelbench.load(NORM_FILE, precision, adjustments=one).spec for one in (UNCHANGED, KEPT))
+    drawn, kept = (kernelbench.load(NORM_FILE, adjustments=replace(one, precision=precision)).spec for one in (UNCHANGED, KEPT))
     assert trials(judged(tmp_path, drawn, WithoutAffine)) == ["mismatched"]
     assert trials(judged(tmp_path, kept, WithoutAffine)) == PASSED
     assert drawn.digest != kept.digest
@@ -83,7 +84,7 @@ def test_a_kernel_that_leaves_out_the_weights_is_wrong(tmp_path: Path, precision
 @pytest.mark.parametrize("adjustments", [UNCHANGED, KEPT], ids=["drawn", "kept"])
 def test_a_kernel_that_reads_them_is_right(tmp_path: Path, entry: str, precision: str, adjustments: Adjustments) -> None:
     """By the same names, by others and in another order and shape, beside a buffer of its own, and folded while it is made."""
-    spec = kernelbench.load(NORM_FILE, precision, adjustments=adjustments).spec
+    spec = kernelbench.load(NORM_FILE, adjustments=replace(adjustments, precision=precision)).spec
     assert trials(judged(tmp_path, spec, globals()[entry])) == PASSED
 
 

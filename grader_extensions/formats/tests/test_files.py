@@ -14,8 +14,9 @@ import pytest
 from grader.errors import ProblemInvalid
 from grader.model import NewSubmission, SourceFile
 from grader.problems import store
-from grader.problems.store import Problems, import_all
+from grader.problems.store import Problems
 from grader_extensions.formats import flashinfer, kernelbench, reference_kernels, robust_kbench
+from grader_extensions.formats.problem_sets import import_all
 from grader_extensions.formats.tests.tasks import FIXTURES as KERNELBENCH
 from grader_extensions.formats.tests.test_flashinfer import FIXTURES as FLASHINFER
 from grader_extensions.formats.tests.test_reference_kernels import FIXTURES as REFERENCE_KERNELS

@@ -12,8 +12,8 @@ import pytest
 from grader.errors import ProblemInvalid
 from grader.formats import with_calling_convention
 from grader.model import NewSubmission, SourceFile
-from grader.problems.store import import_all
 from grader_extensions.formats import flashinfer
+from grader_extensions.formats.problem_sets import import_all
 from sandbox.protocol import wire
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "flashinfer"

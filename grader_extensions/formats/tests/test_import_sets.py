@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from grader.cli.main import app
-from grader.problems.store import Problems, import_all, read_kept
+from grader.problems.store import Problems, read_kept
 from grader_extensions.formats import problem_files
+from grader_extensions.formats.problem_sets import import_all
 from tests import fakes
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures"

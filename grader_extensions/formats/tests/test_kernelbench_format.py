@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from grader.errors import ProblemInvalid
-from grader.formats import with_calling_convention, with_description
-from grader.formats.adjustments import UNCHANGED, Adjustments, literal
+from grader.formats import with_calling_convention
 from grader.model import NewSubmission
 from grader_extensions.formats import kernelbench
+from grader_extensions.formats.adjustments import UNCHANGED, Adjustments, literal
 from grader_extensions.formats.kernelbench import with_constants
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, entry_in, torch_signature
@@ -40,11 +40,11 @@ def refusal(path: Path, **options: str) -> str:
 
 def test_a_precision_is_another_problem_with_another_tolerance(tmp_path: Path) -> None:
     path = write(tmp_path)
-    problems = [kernelbench.load(path, precision) for precision in ("fp32", "fp16", "bf16")]
+    problems = [kernelbench.load(path, adjustments=Adjustments(precision=precision)) for precision in ("fp32", "fp16", "bf16")]
     assert [one.problem_id for one in problems] == ["kb_7_a_thing", "kb_7_a_thing_fp16", "kb_7_a_thing_bf16"]
     assert len({one.digest for one in problems}) == 3
     assert [one.spec.tolerance.atol for one in problems] == [1e-4, 1e-2, 1e-2]
-    assert "fp32, fp16, bf16" in refusal(path, precision="fp8")
+    assert "fp32, fp16, bf16" in refusal(path, adjustments=Adjustments(precision="fp8"))
 
 
 def test_a_tolerance_of_one_s_own_is_another_problem(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_compiled_entry_is_a_function_that_gets_the_weights(tmp_path: Path) ->
     x, w, y = (wire.TensorSpec(name=name, dtype="float32", shape=(f"{name}_0",)) for name in ("x", "w", "y"))
     number = wire.TensorSpec(name="n", dtype="int64", shape=())
     found = wire.Described(digest=problem.digest, inputs=(x, number), outputs=(y,), weights=(w,), axes={"x_0": 3, "w_0": 4, "y_0": 5})
-    known = with_description(problem, found)
+    known = kernelbench.with_description(problem, found)
     assert known.digest == problem.digest and known.spec.convention is wire.Convention.MODEL
     arguments = "const float* x, int64_t n, const float* w, float* y, int64_t x_0, int64_t y_0, int64_t w_0, cudaStream_t stream"
     assert cuda_signature(known.spec) == f'extern "C" void solve({arguments})'
@@ -86,7 +86,7 @@ def test_a_compiled_entry_is_a_function_that_gets_the_weights(tmp_path: Path) ->
     called = with_calling_convention(known.spec, new)
     assert called.convention is wire.Convention.POSITIONAL and [one.name for one in called.inputs] == ["x", "n", "w"]
     assert with_calling_convention(known.spec, replace(new, language="python")) == known.spec
-    python_only = with_description(problem, replace(found, weights=(), obstacle="it has 99 weights"))
+    python_only = kernelbench.with_description(problem, replace(found, weights=(), obstacle="it has 99 weights"))
     assert python_only.languages == ("python",) and "it has 99 weights" in python_only.statement
 
 

@@ -14,10 +14,11 @@ from grader.api import messages
 from grader.cli.main import app
 from grader.cli.submit import problem_at
 from grader.errors import ProblemInvalid
-from grader.formats.adjustments import Adjustments
-from grader.problems.store import Problems, import_all, read_kept
+from grader.problems.store import Problems, read_kept
 from grader.rules.disclosure import Redactor
 from grader_extensions.formats import kernelbench
+from grader_extensions.formats.adjustments import Adjustments
+from grader_extensions.formats.problem_sets import import_all
 from tests import fakes
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "kernelbench"

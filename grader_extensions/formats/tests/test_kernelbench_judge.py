@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats import kernelbench
+from grader_extensions.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats.tests.tasks import (
     FIXTURES,
     HEAD,
@@ -52,7 +52,7 @@ MANY = "class Model(nn.Module):\n    def forward(self, *all):\n        return su
 
 
 def task_of(path: Path, precision: str = "fp32") -> Task:
-    return load_task(kernelbench.load(path, precision).spec, "cpu")
+    return load_task(kernelbench.load(path, adjustments=Adjustments(precision=precision)).spec, "cpu")
 
 
 def outcomes(task: Task, outputs: list[torch.Tensor], key: str = KEY) -> list[str]:
@@ -115,7 +115,11 @@ ALL_PASSED = ["passed"] * kernelbench.TRIAL_COUNT
 )
 def test_a_right_class_passes_and_a_wrong_one_fails(tmp_path: Path, path: Path, entry: Any, precision: str, outcomes: list[str]) -> None:
     """Through the whole lane: with a number, with weights made in another order, with labels; in both precisions."""
-    facts = judged(tmp_path, kernelbench.load(path, precision).spec, CLASSES[entry] if isinstance(entry, str) else entry)
+    facts = judged(
+        tmp_path,
+        kernelbench.load(path, adjustments=Adjustments(precision=precision)).spec,
+        CLASSES[entry] if isinstance(entry, str) else entry,
+    )
     assert trials(facts) == outcomes and isinstance(facts[-1], wire.Finished), facts
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from grader.errors import ProblemInvalid
 from grader.formats import detect_format, formats
-from grader.problems.store import import_all
 from grader_extensions.formats import kernelbench, problem_files, reference_kernels, robust_kbench
+from grader_extensions.formats.problem_sets import import_all
 from sandbox.protocol import wire
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "fixtures" / "robust_kbench"

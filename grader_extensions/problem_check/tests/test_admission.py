@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from grader.formats import native
-from grader.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.formats import kernelbench
+from grader_extensions.formats.adjustments import UNCHANGED, Adjustments
 from grader_extensions.problem_check.admission import CHECK_NAME, Admission, AdmissionOutcome, is_sane
 from sandbox.devices.emulated import EmulatedDevice
 from sandbox.protocol import wire

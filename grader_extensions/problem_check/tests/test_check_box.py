@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from grader.cli.exits import GraderFailed
 from grader.cli.main import app
-from grader.cli.options import safe_isolations
 from grader.errors import JudgeBroken
 from grader.formats import native
 from grader.isolation import BoxExit, BoxSpec, GpuAccess, Purpose
 from grader.isolation.settings import BoxSettings
+from grader.isolations import safe_isolations
 from grader_extensions.problem_check import admission
 from grader_extensions.problem_check.admission import Admission, AdmissionOutcome
 from grader_extensions.problem_check.check_box import CheckReport, read_limits, staged_problem, usable_isolation

@@ -39,7 +39,7 @@ class Built:
 
 def build(extension: Extension, folder: Path, *, device_kind: str = "emulated", program: Sequence[str] = BUILDER) -> Built:
     """Build an extension as in a build box."""
-    return build_files(extension.files, folder, language=torch_extension.NAME, device_kind=device_kind, program=program)
+    return build_files(extension.files, folder, language="torch_extension", device_kind=device_kind, program=program)
 
 
 def build_files(
@@ -53,7 +53,7 @@ def build_files(
 ) -> Built:
     """Build a submission's files, by their paths, as in a build box: the builder's own process, a job and files."""
     source, out = folder / "src", folder / "out"
-    entry = "forward" if language == torch_extension.NAME else "solve"
+    entry = "forward" if language == "torch_extension" else "solve"
     write_job(source, files, language=language, entry=entry, device_kind=device_kind, architecture=architecture)
     out.mkdir()
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin"

@@ -1,7 +1,7 @@
 """`grader-cli problems import`: keeps problems of every format in the state directory, for every later command there.
 
-An installed package may run their code before (`ProblemCheck` in `grader/extensions.py`): it checks a single problem, and more only where
-that is requested, since a whole level would take an hour. Needs the extras `server` and `judge`: only `grader/cli/extras.py` loads this.
+It checks a single problem before, and more only where that is requested, since a whole level would take an hour. Needs the extras `server`
+and `judge`: only `grader/cli/extras.py` loads this.
 """
 
 from __future__ import annotations
@@ -12,22 +12,31 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
-from grader import extensions
 from grader.cli.exits import Exit, GraderFailed, UsageError
-from grader.cli.output import plain, print_line, stdout_console
+from grader.cli.output import plain, print_line, print_note, stdout_console
 from grader.config import Settings, state_directory
+from grader.errors import JudgeBroken
 from grader.formats import expected_layouts, formats
-from grader.formats.adjustments import Adjustments, literal
-from grader.problems.store import Imported, import_all, keep
+from grader.model import Problem
+from grader.problems.store import keep
 from grader.views.sanitize import one_line
+from grader_extensions.formats.adjustments import Adjustments, literal
+from grader_extensions.formats.problem_sets import Imported, constants_of, import_all
+from grader_extensions.problem_check.admission import Admission, AdmissionOutcome, describe
+from grader_extensions.problem_check.check_box import CheckBox, open_box
+from grader_extensions.problem_check.checks import check_names, check_problem
+from sandbox.protocol.wire import Described
 
 UNREQUESTED_CHECKS = 1  # so many problems are checked without --check
-REASONS_SHOWN = 12
-_HOW_TO_CHECK = "`grader-cli problems check PATH` does it, or --check here"
-_NOT_INSTALLED = f"no installed package checks problems; {extensions.HOW_TO_INSTALL}"
+IMPORT_BUDGET_S = 30.0  # of the problem that an import checks
+DESCRIBE_BUDGET_S = 120.0  # of all problems together
+REASONS_SHOWN, REASON_CHARS, SHOWN_CONSTANTS = 12, 300, 6
+_UNCHECKED = re.compile(r"not checked(?: to the end)?: ")
+_HOW_TO_CHECK = "none was checked for what a cheat could pass: `grader-cli problems check PATH` does it, or --check here"
 
 
 async def import_problems(
@@ -35,7 +44,6 @@ async def import_problems(
     state_dir: Path | None,
     adjustments: Adjustments,
     format_name: str | None,
-    precision: str | None,
     prefix: str,
     *,
     check: bool | None,
@@ -49,21 +57,18 @@ async def import_problems(
     check: check problems before they are stored; None: a single problem only; False: execute nothing at all. sandbox, trusted: where their
     code runs. force: store refused problems, too. prefix: put in front of every id.
     """
-    checks_of_packages = () if check is False else (line.problem_check() for line in extensions.command_lines())
-    examine = next(filter(None, checks_of_packages), None)
-    if check and examine is None:
-        raise UsageError(f"--check: {_NOT_INSTALLED}")
     into = Settings(state_dir=state_dir or state_directory()).imported_path
     try:
-        entries = import_all(path, format_name=format_name, precision=precision, prefix=prefix, adjustments=adjustments)
+        entries = import_all(path, format_name=format_name, prefix=prefix, adjustments=adjustments)
         imports: Sequence[Imported] = [entry if force else _refuse_unusable(entry) for entry in entries]
         count = sum(entry.fresh for entry in imports)
-        checks = examine is not None and bool(count) and (count <= UNREQUESTED_CHECKS if check is None else check)
-        if examine is None:
-            imports = [_store(into, entry) for entry in imports]
-        else:  # each is stored at once
-            examined = examine(imports, check=checks, sandbox=sandbox, trusted=trusted, force=force, json=json)
-            imports = [_store(into, entry) async for entry in examined]
+        checks = count > 0 and (count <= UNREQUESTED_CHECKS if check is None else check)
+        if checks:
+            async with open_box(sandbox, trusted=trusted) as box:  # each is stored at once
+                imports = [_store(into, await _checked(entry, box, force=force, json=json)) for entry in imports]
+        else:
+            described = imports if trusted or check is False else await _describe_all(imports, sandbox)
+            imports = [_store(into, entry) for entry in described]
     except OSError as error:
         raise GraderFailed(f"the state directory's {into} can't be written: {error}; name another with --state-dir") from None
     layouts = expected_layouts({name: layout for name, layout in formats().items() if format_name in (None, name)})
@@ -71,8 +76,7 @@ async def import_problems(
     if json:
         print(json_module.dumps(_to_data(imports, empty), indent=2))
     elif imports:
-        how_to_check = _HOW_TO_CHECK if check is False or examine else _NOT_INSTALLED
-        _print(imports, path, "" if checks else f"none was checked for what a cheat could pass: {how_to_check}")
+        _print(imports, path, "" if checks else _HOW_TO_CHECK)
     else:
         print(empty)
     return Exit.DONE if any(entry.problem for entry in imports) else Exit.MISUSE
@@ -84,10 +88,8 @@ def _refuse_unusable(entry: Imported) -> Imported:
     return Imported(path=entry.path, reason=f"can't be judged here: {entry.unusable}; --force imports it all the same")
 
 
-def read_adjustments(
-    set_constants: Sequence[str] | None, tolerance: float | None, allow_lower_precision: bool, keep_weights: bool
-) -> Adjustments:
-    """Read `--set`, `--tolerance`, `--allow-lower-precision` and `--keep-weights`. Raises UsageError."""
+def read_adjustments(set_constants: Sequence[str] | None, tolerance: float | None, **adjustments: Any) -> Adjustments:
+    """Read `--set` and `--tolerance`; the others are as in `Adjustments`. Raises UsageError."""
     constants: dict[str, str] = {}
     for text in set_constants or ():
         name, equals, value = text.partition("=")
@@ -101,7 +103,7 @@ def read_adjustments(
         except ValueError as error:
             raise UsageError(f"--set {name}: {error}") from None
     try:
-        return Adjustments(constants=constants, tolerance=tolerance, allow_lower_precision=allow_lower_precision, keep_weights=keep_weights)
+        return Adjustments(constants=constants, tolerance=tolerance, **adjustments)
     except ValueError as error:
         raise UsageError(f"--tolerance: {error}") from None
 
@@ -175,3 +177,59 @@ def _to_data(imports: Sequence[Imported], empty: str) -> dict[str, object]:
         "reasons": dict(_reasons(imports).most_common()),
         "message": "" if imports else empty,
     }
+
+
+async def _describe_all(imports: Sequence[Imported], sandbox: str) -> Sequence[Imported]:
+    """Learn the arguments of the entry of each problem where only its own code has them. Where that fails they stay as they are."""
+    waiting = [entry.problem for entry in imports if entry.fresh and entry.problem is not None and _is_described(entry.problem)]
+    if not waiting:
+        return imports
+    print_note(f"learning the arguments of {len(waiting)} problems in a sandbox, at most {DESCRIBE_BUDGET_S:.0f} s (not with --no-check)")
+    try:
+        async with open_box(sandbox) as box:
+            assert box is not None
+            descriptions = await describe(waiting, box, DESCRIBE_BUDGET_S)
+    except (GraderFailed, JudgeBroken) as error:
+        print_note(f"not learned: {one_line(str(error))}")
+        return imports
+    return [_described(entry, descriptions.get(entry.problem.digest) if entry.problem else None) for entry in imports]
+
+
+def _is_described(problem: Problem) -> bool:
+    """Return whether only the problem's own code knows its arguments."""
+    return hasattr(formats().get(problem.spec.format), "with_description")
+
+
+def _described(entry: Imported, description: Described | None) -> Imported:
+    if entry.problem is None or description is None or not _is_described(entry.problem):
+        return entry
+    return replace(entry, problem=formats()[entry.problem.spec.format].with_description(entry.problem, description))
+
+
+async def _checked(entry: Imported, box: CheckBox | None, *, force: bool, json: bool) -> Imported:
+    """Check a problem. Without the memory or time for it the problem is stored unchecked, as it is in a set."""
+    if entry.problem is None or not entry.fresh or entry.unusable:
+        return entry
+    admission = await check_problem(entry.problem, None, IMPORT_BUDGET_S, box, json=json)
+    match admission.outcome:
+        case AdmissionOutcome.ADMITTED:
+            warnings = entry.warnings
+        case AdmissionOutcome.WARNED:
+            warnings = (*entry.warnings, f"a wrong kernel could pass ({check_names(admission.warnings)})")
+        case AdmissionOutcome.UNCHECKED:
+            warnings = (*entry.warnings, f"not checked: {_unchecked_reason(entry, admission)}")
+        case AdmissionOutcome.REFUSED if force:
+            warnings = (*entry.warnings, f"although refused ({check_names(admission.refusals)})")
+        case AdmissionOutcome.REFUSED:
+            reason = f"refused ({check_names(admission.refusals)}): {one_line(admission.refusals[0].message, most_chars=REASON_CHARS)}"
+            return Imported(path=entry.path, reason=f"{reason}; --force imports it all the same")
+    return _described(replace(entry, warnings=warnings), admission.described)
+
+
+def _unchecked_reason(entry: Imported, admission: Admission) -> str:
+    """The first reason, and the constants that make the problem smaller."""
+    assert entry.problem is not None
+    reason = _UNCHECKED.sub("", admission.left_out[0].message) if admission.left_out else "nothing was found"
+    constants = constants_of(formats()[entry.problem.spec.format], entry.path)
+    listed = ", ".join(f"{name} = {value}" for name, value in list(constants.items())[:SHOWN_CONSTANTS])
+    return one_line(reason, most_chars=REASON_CHARS) + (f"; its constants: {listed}" if listed else "")

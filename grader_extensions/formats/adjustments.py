@@ -20,10 +20,11 @@ def literal(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjustments:
-    """constants: new values, as Python literals, of constants at the top level of the file. tolerance: atol and rtol; None: the format's.
-    allow_lower_precision: half precision and TF32 may be right.
+    """precision: what floating tensors are cast to; None: the format's. constants: new values, as Python literals, of constants at the top
+    level of the file. tolerance: atol and rtol; None: the format's. allow_lower_precision: half precision and TF32 may be right.
     keep_weights: weights that start as one constant are not drawn. ValueError where the tolerance is none."""
 
+    precision: str | None = None
     constants: Mapping[str, str] = field(default_factory=dict)
     tolerance: float | None = None
     allow_lower_precision: bool = False
