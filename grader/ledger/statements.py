@@ -139,6 +139,10 @@ def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequ
     return [records.submission(row) for row in connection.execute(query)]
 
 
+_UNJUDGED = (SubmissionState.FAILED, SubmissionState.CANCELLED)
+_PAIRS = (("competition_id", "user_name"), *((name, "verdict") for name in ("user_name", "competition_id", "problem_id")))  # with an index
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionFilter:
     """user, competition_id, tag: only of this one; "": of all that may be seen. seen_by: who asks; None may see everybody's.
@@ -157,9 +161,12 @@ class SubmissionFilter:
     def newest(self, limit: int, before: int | None, problem_id: str, states: Collection[SubmissionState]) -> sa.Select[Any]:
         """Select the newest that match, of these states where some are named. Of each state and verdict the newest are read from an index;
         then those of all are put in order."""
-        numbers = sa.select(submissions.c.number).order_by(submissions.c.number.desc()).limit(limit)
+        number = submission_tags.c.number if self.tag else submissions.c.number
+        numbers = sa.select(number).order_by(number.desc()).limit(limit)
+        if self.tag:
+            numbers = numbers.join(submissions, submissions.c.number == number)
         if before is not None:
-            numbers = numbers.where(submissions.c.number < before)
+            numbers = numbers.where(number < before)
         choices = itertools.product(sorted(set(states)) or (None,), sorted(set(self.verdicts)) or (None,))
         parts = [numbers.where(*self._where(problem_id, state, verdict)).subquery() for state, verdict in choices]
         chosen = sa.union_all(*(sa.select(part.c.number) for part in parts))
@@ -170,15 +177,15 @@ class SubmissionFilter:
         user: str | None = self.user or None
         opened = () if self.tag else sorted(filter(None, self.open_competitions))
         if self.seen_by is not None and self.competition_id not in opened:
-            is_opened = submissions.c.competition_id.in_(opened)
+            is_opened = sa.func.coalesce(submissions.c.competition_id, "").in_(opened)
             if self.competition_id or not opened or (self.user and self.user == self.seen_by):
                 conditions += [sa.false()] if user not in (None, self.seen_by) else []
                 user = self.seen_by
             else:
                 conditions.append(is_opened if user else sa.or_(submissions.c.user_name == self.seen_by, is_opened))
         if self.tag:
-            by_tag = sa.select(submission_tags.c.number).where(submission_tags.c.tag == self.tag)
-            conditions.append(submissions.c.number.in_(by_tag if user is None else by_tag.where(submission_tags.c.user_name == user)))
+            conditions.append(submission_tags.c.tag == self.tag)
+            conditions += [] if user is None else [submission_tags.c.user_name == user]
         if self.id_prefix:  # a range of the index, which a database may sort by its language; not LIKE, which ignores case in SQLite
             # Some sort two letters as one that follows them, such as "aa" in Danish and "dd" in Welsh: then all that follows is read.
             pairs = (sa.literal("aa") > "z", "å" * 64), (sa.literal("dd") > "dz", "z" * 64)
@@ -186,11 +193,19 @@ class SubmissionFilter:
             is_meant = sa.func.substr(submissions.c.submission_id, 1, len(self.id_prefix)) == self.id_prefix
             by_id = sa.select(submissions.c.number).where(submissions.c.submission_id.between(self.id_prefix, last), is_meant)
             conditions.append(submissions.c.number.in_(by_id))
-        columns = [submissions.c[name] for name in ("user_name", "competition_id", "problem_id", "verdict", "state")]
-        values = zip(columns, (user, self.competition_id or None, problem_id or None, verdict, state), strict=True)
-        # Only the first, which is the rarest, may choose an index: SQLite cannot tell, and takes any.
-        for place, (column, value) in enumerate((column, value) for column, value in values if value is not None):
-            conditions.append((sa.func.coalesce(column, "") if place else column) == value)
+        values = {"user_name": user, "competition_id": self.competition_id or None, "problem_id": problem_id or None}
+        values = {name: value for name, value in (values | {"verdict": verdict, "state": state}).items() if value is not None}
+        # Only these, which are the rarest, may choose an index: SQLite cannot tell, and takes any.
+        indexed = next((pair for pair in _PAIRS if values.keys() >= set(pair)), tuple(values)[:1])
+        if self.tag:
+            indexed = ()
+        elif state is not None and not state.final:
+            indexed = ("state",)
+        elif state in _UNJUDGED and "state" not in indexed:
+            conditions.append(submissions.c.verdict.is_(None))
+        for name, value in values.items():
+            column = submissions.c[name]
+            conditions.append((column if name in indexed else sa.func.coalesce(column, "")) == value)
         return conditions
 
 

@@ -142,6 +142,8 @@ submissions = sa.Table(
     sa.Index(None, "content_digest", "number"),
     sa.Index(None, "user_name", "create_time"),
     *(sa.Index(None, name, "number") for name in ("user_name", "competition_id", "verdict")),
+    *(sa.Index(None, name, "verdict", "number") for name in ("user_name", "competition_id", "problem_id")),
+    sa.Index(None, "competition_id", "user_name", "number"),
     # All that a board is made of: the rows themselves, with sources and reports, need not be read.
     sa.Index(
         "ix_submissions_board",
@@ -160,6 +162,7 @@ submission_tags = sa.Table(
     sa.Column("tag", sa.String(64), primary_key=True),
     sa.Column("user_name", sa.String(64), primary_key=True),
     sa.Column("number", sa.ForeignKey("submissions.number"), primary_key=True),
+    sa.Index(None, "tag", "number"),
 )
 
 # Append-only. Either a fact or a change of state.
@@ -258,6 +261,7 @@ rejudge_items = sa.Table(
     sa.Column("judgement_count", sa.Integer, nullable=False),
     sa.Column("problem_digest", sa.ForeignKey("problems.digest"), nullable=False),
     *judged_columns(),
+    sa.Index(None, "rejudge_id", "verdict", "run_number", "number"),  # what is not decided, and counts; rows have reports in them
 )
 
 # Who may not take part in which competition.

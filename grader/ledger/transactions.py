@@ -42,7 +42,7 @@ _NEWEST = (
     .join(judgements, sa.and_(judgements.c.number == submissions.c.number, judgements.c.sequence == submissions.c.judgement_count))
     .where(
         submissions.c.content_digest == sa.bindparam("by_content"),
-        submissions.c.state == SubmissionState.SUCCEEDED,
+        sa.func.coalesce(submissions.c.state, "") == SubmissionState.SUCCEEDED,  # by no index: most are
         submissions.c.rejudge_id.is_(None),
         submissions.c.attempt > 0,  # it was graded itself, so that a result does not get younger
     )

@@ -5,12 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from grader.ledger import checks
+from grader.ledger import Ledger, checks, transactions
 from grader.ledger.statements import SubmissionFilter
 from grader.ledger.transactions import REUSED_FOR
 from grader.model import SubmissionState
+from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
 from tests import fakes
+from tests.board_rows import START, filled, rows
+from tests.vm_steps import vm_steps
 
 
 async def submit(ledger, problem=None, *, allow_cached=True, **fields):
@@ -83,3 +86,14 @@ async def test_a_result_is_reused_for_a_day(ledger, clock):
     assert again.report is not None and again.report.cached_from == first.submission_id
     clock.now += timedelta(minutes=2)
     assert (await submit(ledger)).state is SubmissionState.QUEUED
+
+
+async def test_to_look_for_a_result_takes_no_more_steps_in_a_large_ledger(tmp_path):
+    """Where there is none: what was graded otherwise is not looked through."""
+    steps, new = [], fakes.new_submission(mode=wire.Mode.TEST)
+    for count in (100, 2000):
+        async with Ledger.open(tmp_path / f"{count}") as ledger:
+            await filled(ledger, rows(count))
+            given = (START, "new", new, fakes.problem(), "", 9, AdmissionPolicy(), True)
+            steps.append(await vm_steps(ledger, lambda connection, given=given: transactions.submit(connection, *given)))
+    assert steps[1] <= 2 * steps[0]

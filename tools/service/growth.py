@@ -3,7 +3,7 @@
     python -m tools.service.growth [--submissions 100000]
 
 The first 1,000 are made by the ledger's own code, the others are copies of them by SQL. The server's own classes answer, in this process.
-Steps are those of a first call, and tell what it costs where nothing is cached; CPU is the least of three calls, where they are short.
+Steps are those of a first call, and tell what it costs where nothing is cached; CPU is the least of ten calls, where they are short.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from grader.config import Settings
 from grader.dispatch.dispatcher import Dispatcher
 from grader.extensions import ServerContext
 from grader.ledger import Ledger
+from grader.ledger.statements import SubmissionFilter
 from grader.ledger.tables import events, judgements, submission_tags, submissions
 from grader.model import Caller, Failure, NewSubmission, Scope, Score, SourceFile
 from grader.problems.store import Problems
@@ -48,7 +49,10 @@ from sandbox.protocol import wire
 from tools.page import Table, arguments_of, facts, table_lines
 from tools.service import host
 
+BOARD_SIZE = 5  # entries of a page
 FIRST, USERS, CONTESTS = 1_000, 1_000, 50  # submissions that the ledger's own code makes, and of whom
+PASS_LIMIT = 200_000  # submissions in a ledger that a whole pass of retention is made over
+ROUND_LIMIT = 10  # calls, of which the cheapest counts
 ROUNDS = 25  # copies of the first in one transaction
 START, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
 TICK, STEP_LIMIT, REPEATED_MS = 100, 100_000_000, 500  # VM steps between two counts, and of a call that is stopped
@@ -149,15 +153,45 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
 
     async def answer(method: str, user: str, fields: dict[str, Any]) -> Any:
         interceptors.enter_call(Caller(user=user, scopes=frozenset({Scope.SUBMIT, Scope.READ})) if user else Caller())
-        return await getattr(service, method)(getattr(api, f"{method}Request")(**fields), None)
+        reply = getattr(service, method)(getattr(api, f"{method}Request")(**fields), None)
+        return [message async for message in reply] if method.startswith("Watch") else await reply
 
     def rpc(method: str, caller: str = "", /, **fields: Any) -> Callable[[], Awaitable[Any]]:
         return partial(answer, method, caller, fields)
 
-    (newest,), _ = await service.ledger.page(size=1)
+    (newest, second), number = await service.ledger.page(size=2)
+    (entry,), _ = await service.ledger.page(size=1, submission_filter=SubmissionFilter(competition_id="c07"))
+    entry_id = entry.submission_id
     name, contest, prefix, rare = f"submissions/{newest.submission_id}", "competitions/c07", newest.submission_id[:9], {"verdicts": [2]}
     yield "Submit", rpc("Submit", submission=host.submission("new"))
-    yield "GetSubmission", rpc("GetSubmission", name=name, view=2)
+    yield "Submit, cached", rpc("Submit", "u0007", submission=host.submission("new"), allow_cached_result=True)
+    yield "BatchSubmit of 16", rpc("BatchSubmit", requests=[{"submission": host.submission(f"of a batch, {index}")} for index in range(16)])
+
+    async def cancel() -> None:
+        await rpc("CancelSubmission", name=(await rpc("Submit", submission=host.submission("cancelled"))()).name)()
+
+    async def grade() -> None:
+        (lease,) = await service.ledger.lease_some("w", 1, ttl_s=30)
+        await service.ledger.heartbeat(lease, ttl_s=30)
+        await service.ledger.append(lease, FACTS[:-1])
+        await service.ledger.settle(lease, fold(FACTS, None), FACTS[-1:])
+
+    yield "Submit and CancelSubmission", cancel
+    yield "lease, heartbeat, append, settle", grade
+    yield "expire", service.ledger.expire
+    yield "queue, for positions", service.ledger.queue
+    for method, caller, fields in (
+        ("GetSubmission", "", {"name": name, "view": 2}),
+        ("WatchSubmission", "", {"name": name}),
+        ("WatchSubmissions", "", {"names": [name], "until_idle": True}),
+        ("ListArtifacts", "", {"parent": name}),
+        ("GetCaller", "u0007", {"with_quotas": True}),
+        ("GetCompetition", "", {"name": contest}),
+        ("ListCompetitions", "", {}),
+        ("GetProblem", "", {"name": "problems/stub"}),
+        ("ListProblems", "", {}),
+    ):
+        yield f"{method}{' as a user' * bool(caller)}", rpc(method, caller, **fields)
     # No larger than what the smaller ledger has of them, so that both answer with as much.
     of_user, of_contest = {"page_size": FIRST // USERS}, {"page_size": FIRST // 2 // CONTESTS}
     lists: list[dict[str, Any]] = [
@@ -169,11 +203,14 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
         {"states": [3, 4]},
     ]
     lists += [{"tag": "sweep"}, {"problem": "problems/stub"}, rare, {"verdicts": [1, 6]}, {"id_prefix": prefix}, {"id_prefix": "zz"}]
+    lists += [{"problem": "problems/stub", **rare}, {"problem": "problems/stub", "states": [5]}, {"competition": contest, **rare}]
+    lists += [{"user": "u0123", "competition": contest}, {"user": "u0123", **rare}, {"user": "u0123", "states": [1]}]
     for request in lists:
         yield f"List {request or 'all'}".replace(prefix, "PREFIX"), rpc("ListSubmissions", **request)
-    for request in (of_user, rare, {"competition": contest, **of_contest}, {"user": "u0123", **of_user}):
+    own: list[dict[str, Any]] = [of_user, rare, {"states": [1]}, {"tag": "sweep", **of_user}]
+    for request in (*own, {"competition": contest, **of_contest}, {"user": "u0123", **of_user}):
         yield f"List as a user, {request or 'all'}", rpc("ListSubmissions", "u0007", **request)
-    board = rpc("GetLeaderboard", competition=contest, problem="problems/stub", page_size=50)
+    board = rpc("GetLeaderboard", competition=contest, problem="problems/stub", page_size=BOARD_SIZE)
 
     async def made_anew() -> None:
         service.policy.recent.clear()  # type: ignore[attr-defined]
@@ -181,40 +218,66 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
 
     yield "GetLeaderboard, made anew", made_anew
     yield "GetLeaderboard", board
-    for path in ("/", f"/{contest}", "/problems/stub", "/submissions", "/submissions?user=u0123", f"/{name}"):
-        yield f"page {path}".replace(newest.submission_id, "ID"), partial(page, path)
+    yield "GetLeaderboard of all problems", rpc("GetLeaderboard", competition="competitions/c08", page_size=BOARD_SIZE)
+    organised = {"name": f"submissions/{entry_id}", "reason": "a bench"}
+    yield "WithdrawSubmission", rpc("WithdrawSubmission", **organised)
+    yield "RestoreSubmission", rpc("RestoreSubmission", **organised)
+    banned = {"competition": contest, "user": "u0123", "reason": "a bench"}
+    for method, fields in (("BanUser", banned), ("ListBans", {}), ("LiftBan", banned), ("ListCompetitionActions", {})):
+        yield method, rpc(method, **{"competition": contest, **fields})
+    paths = ["/", "/competitions", f"/{contest}", "/problems", "/problems/stub", "/submit", f"/{name}", f"/{name}/sources"]
+    paths += [
+        f"/submissions{query}"
+        for query in ("", "?problem=stub", "?verdict=WRONG_ANSWER", "?problem=stub&verdict=WRONG_ANSWER", "?before=500")
+    ]
+    paths += [f"/compare?a={newest.submission_id}&b={second.submission_id}"]
+    for path in paths:
+        shown = path.replace(newest.submission_id, "ID").replace(second.submission_id, "ID2")
+        yield f"page {shown}", partial(page, path)
     yield "queue for /metrics", service.ledger.depths
     yield "CreateRejudge", rpc("CreateRejudge", rejudge=rejudge_pb2.Rejudge(cause="a bench", competition=contest))
     (rejudge,) = (await rpc("ListRejudges", page_size=1)()).rejudges
     yield "GetRejudge while it runs", rpc("GetRejudge", name=rejudge.name)
+    yield "ListRejudges", rpc("ListRejudges")
+    yield "DiscardRejudge", rpc("DiscardRejudge", name=rejudge.name)
     over, retention = service.policy.ended(END), service.ledger.retention
     yield "retention of events, a batch", partial(retention.remove_events, END, over)
     yield "retention of sources, a batch", partial(retention.remove_sources, END, over)
-    for pass_name in ("first", "again"):
+    # A pass over a million takes half an hour, of which a third are pauses; of each submission it costs what it costs in a batch.
+    for pass_name in ("first", "again") if (number or 0) < PASS_LIMIT else ():
         yield f"retention, {pass_name}", partial(remove_due, service.ledger, {"sources": 1, "events": 1}, service.policy)
 
 
-async def measure(count: int, directory: Path, steps: _Steps) -> tuple[float, Figures]:
-    """Fill a ledger and make each call; return the bytes of a submission and the figures."""
-    clock, figures = [START], Figures()
+def files(directory: Path) -> tuple[Problems, Competitions, Settings]:
+    """Write a problem and competitions, and say where the ledger is."""
     problems = Problems.load((host.write_problem(directory / "problems"),), directory / "imported")
     for index in range(CONTESTS):
-        (place := directory / "competitions" / f"c{index:02}").mkdir(parents=True)
+        (place := directory / "competitions" / f"c{index:02}").mkdir(parents=True, exist_ok=True)
         (place / "competition.toml").write_text(CONTEST.format(place.name), "utf-8")
-    contests = Competitions.load((directory / "competitions",), problems)
     settings = Settings(state_dir=directory / "state", auth="none", web="127.0.0.1:0")
+    return problems, Competitions.load((directory / "competitions",), problems), settings
+
+
+async def make(count: int, directory: Path) -> float:
+    """Fill a ledger, and return the bytes of a submission."""
+    (problems, _, settings), clock = files(directory), [START]
     async with Ledger.open(settings.ledger, now=lambda: clock[0]) as ledger:
         await fill(ledger, clock, problems)
-    bytes_each, clock[0] = multiply(settings.ledger_path, count), END
-    async with Ledger.open(settings.ledger, now=lambda: clock[0]) as ledger:
+    return multiply(settings.ledger_path, count)
+
+
+async def measure(directory: Path, steps: _Steps) -> Figures:
+    """Make each call, and return the figures."""
+    (problems, contests, settings), figures = files(directory), Figures()
+    async with Ledger.open(settings.ledger, now=lambda: END) as ledger:
         worker = Dispatcher(ledger, lambda lease: None, capacity=lambda: 0)  # type: ignore[arg-type, return-value]
         service = GraderServicer(ledger, problems, worker=worker, device_kinds=lambda: ("emulated",), settings=settings, policy=contests)
         context, pages = ServerContext(settings=settings, service=service, gate=None), web.Application()
         service.add(server_part(context).calls)
-        pages.add_routes(routes_of(context))
+        pages.add_routes(routes_of(context, None))
         async for name, call in calls(service, pages):
             used_ms, steps_k = list[float](), list[float]()
-            while len(used_ms) < 3 and sum(used_ms) < REPEATED_MS and not (used_ms and name.startswith("retention")):
+            while len(used_ms) < ROUND_LIMIT and sum(used_ms) < REPEATED_MS and not (used_ms and name.startswith("retention")):
                 steps.count, before_s = 0, time.process_time()
                 with suppress(sa.exc.OperationalError):  # stopped
                     await call()
@@ -222,7 +285,7 @@ async def measure(count: int, directory: Path, steps: _Steps) -> tuple[float, Fi
                 steps_k.append(steps.count / 1000)
                 steps.count = 0
             figures[name] = min(used_ms), steps_k[0]
-    return bytes_each, figures
+    return figures
 
 
 def main() -> int:
@@ -233,7 +296,8 @@ def main() -> int:
     sa.event.listen(sa.pool.Pool, "connect", lambda connection, _: connection.set_progress_handler(steps.tick, TICK))
     for count in (FIRST, options.submissions // FIRST * FIRST):
         with tempfile.TemporaryDirectory(prefix="grader-growth-") as directory:
-            results[f"{count:,}"] = asyncio.run(measure(count, Path(directory), steps))
+            bytes_each = asyncio.run(make(count, Path(directory)))
+            results[f"{count:,}"] = bytes_each, asyncio.run(measure(Path(directory), steps))
     (_, few), (_, many) = results.values()
     table = Table(headings=("call", *(f"{unit}, {size}" for unit in ("CPU ms", "k steps") for size in results), "CPU ratio"))
     for name, (used_ms, steps_k) in few.items():

@@ -10,18 +10,20 @@ import pytest
 import sqlalchemy as sa
 
 from grader.errors import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated, RequestIdReused, SubmissionNotFound
-from grader.ledger import checks, records
+from grader.ledger import Ledger, checks, records
 from grader.ledger.tables import judgements, rejudge_items, submissions
 from grader.model import Caller, Failure, Score, SubmissionState, Verdict
-from grader_extensions.competitions import leaderboard, rejudges
+from grader_extensions.competitions import actions, leaderboard, rejudges
 from grader_extensions.competitions.boards import read_standings
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from sandbox.protocol import wire
 from tests import fakes
+from tests.board_rows import filled, rows
 from tests.clock import Clock
 from tests.contract import test_reuse
+from tests.vm_steps import vm_steps
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NEW = replace(fakes.problem(), spec=replace(fakes.problem().spec, digest="f" * 64))
@@ -381,3 +383,29 @@ async def test_a_rejudge_of_a_reused_result_finds_its_facts(ledger):
     items = await ask(ledger, rejudges.undecided, 10)
     assert {one.submission_id for one in items} == {one.submission_id for one in made}
     assert len(items[0].lines) == 1 and items[0].lines == items[1].lines
+
+
+async def test_the_last_of_a_large_rejudge_are_chosen_as_quickly_as_the_first(tmp_path):
+    """Those that are decided are not looked through again for each batch: many batches would take the square of that."""
+    async with Ledger.open(tmp_path / "l") as ledger:
+        await filled(ledger, rows(1000))
+        await create(ledger, replace(BY_FACTS, submission_ids=(), problem_id="", competition_id="spring"))
+
+        async def steps():
+            return await vm_steps(ledger, lambda connection: rejudges.undecided(connection, 5))
+
+        before = await steps()
+        change = sa.update(rejudge_items).where(rejudge_items.c.number <= 990).values(records.judged(WRONG))
+        await ledger.database.write(lambda connection: connection.execute(change))
+        assert await steps() <= 2 * before
+        assert len(await ask(ledger, rejudges.undecided, 100)) == 10
+
+
+async def test_who_is_banned_is_listed_without_a_look_at_all_submissions(tmp_path):
+    """How many each banned user has handed in is counted in an index."""
+    async with Ledger.open(tmp_path / "l") as ledger:
+        await filled(ledger, rows(2000))  # ten of each user
+        await LedgerActions(ledger).ban("spring", "user-1", "root", "copied")
+        (ban,) = await LedgerActions(ledger).bans_of("spring")
+        assert ban.submission_count == 10
+        assert await vm_steps(ledger, lambda connection: actions.bans_of(connection, "spring")) < 500
