@@ -82,6 +82,20 @@ async def test_a_device_is_not_kept_while_a_kernel_is_built(make, gpus) -> None:
             pass
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_who_comes_while_a_device_is_checked_has_it_next_unless_another_waits(make, monkeypatch, waits) -> None:
+    """So that its box starts early, although the one before is still at the lane, which its sanitizer leaves to others."""
+    monkeypatch.setattr(lanes, "CHECK_PATIENCE_S", 300.0)
+    fleet = make()
+    with fleet.seat("") as before, fleet.seat("") as between, fleet.seat("") as following:
+        async with before.lane():
+            turn = asyncio.ensure_future(between.lane().__aenter__()) if waits else None
+            await asyncio.sleep(0)
+        assert await following.environment() and following.idle is not waits
+        if turn is not None:
+            await turn
+
+
 async def test_a_job_takes_the_lane_that_is_free_first(make) -> None:
     fleet = make(gpus=FOUR)
     with fleet.seat("cuda:0") as first, fleet.seat("cuda:1") as second, fleet.seat("cuda:H200") as waiting:
