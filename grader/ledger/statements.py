@@ -83,7 +83,7 @@ FIRST_USE = sa.insert(usage)
 
 
 @lru_cache(maxsize=64)
-def take_next(choices: tuple[str, ...], *, first_come: bool) -> sa.sql.dml.ReturningUpdate[Any]:
+def take_next(choices: tuple[str, ...], *, first_come: int) -> sa.sql.dml.ReturningUpdate[Any]:
     """Give the next submission that asks for one of these to a worker."""
     following = queue.next_number(choices, first_come=first_come).scalar_subquery()
     return (

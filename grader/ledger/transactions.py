@@ -278,7 +278,8 @@ def lease(
 ) -> Lease | None:
     """Take the next that asks for one of these; see `queue.choices_to_lease`. turn: of this server, from 1."""
     taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
-    row = connection.execute(statements.take_next(choices, first_come=turn % queue.FIRST_COME_TURN == 0), taking).one_or_none()
+    first_come = (turn % queue.FIRST_COME_TURN == 0) + (turn % queue.FIRST_COME_TURN**2 == 0)
+    row = connection.execute(statements.take_next(choices, first_come=first_come), taking).one_or_none()
     if row is None:
         return None
     _moved(connection, row, now, SubmissionState.RUNNING)
