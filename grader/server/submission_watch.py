@@ -18,6 +18,7 @@ from grader.intake.gate import check_tag
 from grader.ledger import Ledger
 from grader.ledger.changes import ManyChanges
 from grader.ledger.queue import positions
+from grader.ledger.transactions import FINDINGS_S
 from grader.model import Caller, Event, Position, Submission, SubmissionState
 from grader.peers import PeerCount, PeerLimits
 from grader.rules.disclosure import Redactor
@@ -164,7 +165,6 @@ class Redactors:
         return redactor
 
 
-FINDINGS_S = 15.0  # so long after a verdict findings may come; a sanitizer that looks for a cause has less
 WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
 
 
