@@ -223,6 +223,17 @@ def command_lines(report: Callable[[EntryPointInvalid], None] = lambda error: No
             report(error)
 
 
+def admin_commands() -> dict[str, AdminCommand]:
+    """Return the subjects that packages add to `grader-server admin`. EntryPointInvalid where two add the same."""
+    subjects = dict[str, AdminCommand]()
+    for name, line in named(COMMANDS).items():
+        for subject, command in line().admin_commands().items():
+            if subjects.setdefault(subject, command) != command:
+                fault = f"adds the subject {subject!r} of `grader-server admin`, and so does another package"
+                raise EntryPointInvalid(entry_points(COMMANDS)[name], fault, "uninstall one of the two")
+    return subjects
+
+
 def report_files() -> dict[str, Callable[[submission_pb2.Submission], str]]:
     """Return what writes reports as files, by the files' format."""
     return {name: write for line in command_lines() for name, write in line.report_files().items()}
@@ -236,7 +247,7 @@ def modes() -> Mapping[str, GradingMode]:
 
 def check_installed() -> None:
     """Look at what no server reads as it starts, so that a wrong entry point is known then. EntryPointInvalid."""
-    modes(), languages(), box_modules()
+    modes(), languages(), box_modules(), admin_commands()
 
 
 def mode_of(mode: Mode) -> GradingMode | None:

@@ -32,6 +32,7 @@ class ServerRequirement(Enum):
     """Needs of a command that runs a server of its own."""
 
     READ = auto()  # what the state directory holds
+    WRITE = auto()  # to change that, after every other command there
     FOLLOW = auto()  # grading, but another command that grades there will do
     GRADE = auto()  # grading, after every other command there
 

@@ -323,7 +323,7 @@ def _artifact_table(artifacts: Sequence[grader_service_pb2.Artifact]) -> Table:
 
 async def cancel_command(name: Name, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Cancel a submission that is queued or running."""
-    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.WRITE) as client:
         submission = await client.cancel(await whole_name(client, name))
     print_message(submission, f"{submission.name}: {formatting.state_name(submission)}", json=json)
     return Exit.DONE

@@ -313,7 +313,8 @@ class QueuedReservation:
 
     async def environment(self) -> wire.Environment:
         """Return the environment of the lane's judge."""
-        if self.current.health_check_task is not None and self.current.reservation_count == 1:
+        goes_to_another = any(reservation.current.is_like(self.current) for reservation in self._lanes.waiting)
+        if self.current.health_check_task is not None and not goes_to_another:
             await asyncio.wait([self.current.health_check_task], timeout=CHECK_PATIENCE_S)
         if self.current.status is LaneState.FREE:
             self.idle = True
@@ -344,7 +345,7 @@ class Lanes:
         numbers = itertools.count()  # emulated ones are counted from 0
         self._lanes = {f"{lane.kind}:{next(numbers) if lane.gpu is None else lane.gpu.index}": lane for lane in lanes}
         self._default, self._look_again_s = default, look_again_s
-        self._waiting: list[QueuedReservation] = []
+        self.waiting: list[QueuedReservation] = []
 
     def offers(self) -> tuple[str, ...]:
         """Return the devices that may be chosen."""
@@ -405,7 +406,7 @@ class Lanes:
         loop = asyncio.get_running_loop()
         assigned: asyncio.Future[DeviceLane] = loop.create_future()
         reservation.assigned, reservation.start_s = assigned, loop.time()
-        self._waiting.append(reservation)
+        self.waiting.append(reservation)
         self._assign_waiting()
         try:
             lane = await assigned
@@ -468,18 +469,18 @@ class Lanes:
     def _assign_waiting(self) -> None:
         """Give free lanes to those who wait, in order; tell those for whom there is none any more. A reservation at a free lane has a box
         for its GPU: it comes before others, except those that have waited for long."""
-        self._waiting = [reservation for reservation in self._waiting if self._still_waits(reservation)]
+        self.waiting = [reservation for reservation in self.waiting if self._still_waits(reservation)]
         long_ago = asyncio.get_running_loop().time() - AFFINITY_TIMEOUT_S
         turns: tuple[Callable[[QueuedReservation], bool], ...] = (
             lambda reservation: reservation.start_s <= long_ago,
             lambda reservation: reservation.current.status is LaneState.FREE,
             lambda reservation: True,
         )
-        for has_turn, reservation in itertools.product(turns, self._waiting):
+        for has_turn, reservation in itertools.product(turns, self.waiting):
             if not reservation.assigned.done() and has_turn(reservation) and (lane := self._free_for(reservation)) is not None:
                 lane.status = LaneState.TAKEN
                 reservation.assigned.set_result(lane)
-        self._waiting = [reservation for reservation in self._waiting if not reservation.assigned.done()]
+        self.waiting = [reservation for reservation in self.waiting if not reservation.assigned.done()]
 
     def _still_waits(self, reservation: QueuedReservation) -> bool:
         """Return whether there is a lane that it may get some time; where there is none, it gets the error."""

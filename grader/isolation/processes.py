@@ -134,7 +134,7 @@ def end_all(find: Callable[[], set[int]]) -> None:
         if time.monotonic() > until:
             raise IsolationBroken(f"processes {sorted(pids)} of a box do not die; a device driver may hold them")
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
+            for pid in filter(None, pids):  # 0, one of another PID namespace, would be all of our own group
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
         time.sleep(0.001)

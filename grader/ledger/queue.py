@@ -3,8 +3,9 @@
 By priority, then by share, which is a user's, or a client's on a server without keys: who has fewest running now, then who used the
 devices least recently (`charge`), then who came first. Of one share and priority always by number. What a rejudge asked for comes after
 users' submissions, belongs to no share, and is taken by number; the class `batch` comes after all. Of each FIRST_COME_TURN turns of a
-server one goes to the first that came of the quickest mode, whatever its share and class: shares that are new, or have more, do not keep
-it waiting for ever. Positions leave these turns out.
+server one goes to the first that came of the quickest mode, whatever its share and class, and of each FIRST_COME_TURN of these one to the
+first of all: neither shares that are new, or have more, nor a stream of a quicker mode keep it waiting for ever. Positions leave these
+turns out.
 """
 
 from __future__ import annotations
@@ -92,10 +93,10 @@ def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], know
     }
 
 
-def next_number(choices: Sequence[str], *, first_come: bool) -> sa.Select[tuple[int]]:
-    """The number of the submission that is next among those that ask for one of these. first_come: of its mode, whatever its share."""
+def next_number(choices: Sequence[str], *, first_come: int) -> sa.Select[tuple[int]]:
+    """The number of the submission that is next among those that ask for one of these. first_come: 1: of its mode; 2: of all."""
     ordered, running, weight = _with_shares()
-    order = (submissions.c.priority % BATCH_PRIORITY,) if first_come else (submissions.c.priority, running, weight)
+    order = ((submissions.c.priority, running, weight), (submissions.c.priority % BATCH_PRIORITY,), ())[first_come]
     return (
         sa.select(submissions.c.number)
         .select_from(ordered)

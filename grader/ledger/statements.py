@@ -17,6 +17,7 @@ from grader.errors import FieldViolation, InvalidSubmission
 from grader.ledger import queue, records
 from grader.ledger.tables import events, judgements, problems, submission_tags, submissions, usage
 from grader.model import Lease, NewSubmission, Submission, SubmissionState, Verdict
+from sandbox.protocol import wire
 
 _REPORT = (
     sa.select(judgements.c.report)
@@ -39,6 +40,8 @@ EVENTS_AFTER = (
     .order_by(events.c.sequence)
     .limit(sa.bindparam("by_limit"))
 )
+_PROFILING = wire.encode(wire.Progress(stage=wire.Stage.PROFILING)).decode().rstrip()
+TOOLS_BEGAN = sa.select(events.c.sequence).where(events.c.number == sa.bindparam("by_number"), events.c.fact == _PROFILING)
 OF_REQUEST = sa.select(submissions, _REPORT).where(submissions.c.request_id == sa.bindparam("by_request"))
 QUEUED_COUNT = (
     sa.select(sa.func.count().label("queued_count"))
@@ -83,7 +86,7 @@ FIRST_USE = sa.insert(usage)
 
 
 @lru_cache(maxsize=64)
-def take_next(choices: tuple[str, ...], *, first_come: bool) -> sa.sql.dml.ReturningUpdate[Any]:
+def take_next(choices: tuple[str, ...], *, first_come: int) -> sa.sql.dml.ReturningUpdate[Any]:
     """Give the next submission that asks for one of these to a worker."""
     following = queue.next_number(choices, first_come=first_come).scalar_subquery()
     return (

@@ -36,6 +36,7 @@ class Fault(IntEnum):
 
 
 LeaseKey = tuple[str, str, int]  # submission, worker and attempt
+FINDINGS_S = 15.0  # so long after a verdict findings of tools may come; a sanitizer that looks for a cause has less
 REUSED_FOR = timedelta(days=1)  # the result of an identical submission: compilers, drivers and this grader change
 _NEWEST = (
     sa.select(submissions, judgements.c.report, judgements.c.source_number, judgements.c.attempt.label("source_attempt"))
@@ -62,9 +63,13 @@ def _content_digest(new_submission: NewSubmission, problem: Problem, sources: st
 
 
 def _find(connection: sa.Connection, now: datetime, digest: str) -> tuple[Report, int, int] | None:
-    """The last report of a submission with this content, and the number and attempt that its facts are of."""
+    """The last report of a submission with this content, and the number and attempt that its facts are of. None while it may get findings,
+    which a copy would not have."""
     row = connection.execute(_NEWEST, {"by_content": digest}).one_or_none()
     if row is None or row.end_time < now - REUSED_FOR or (report := records.submission(row).report) is None:
+        return None
+    fresh = report.profile is None and row.end_time > now - timedelta(seconds=FINDINGS_S)
+    if fresh and connection.execute(statements.TOOLS_BEGAN, {"by_number": row.number}).first() is not None:
         return None
     return replace(report, cached_from=row.submission_id, timeline=()), row.source_number, row.source_attempt  # the time was another's
 
@@ -278,7 +283,8 @@ def lease(
 ) -> Lease | None:
     """Take the next that asks for one of these; see `queue.choices_to_lease`. turn: of this server, from 1."""
     taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
-    row = connection.execute(statements.take_next(choices, first_come=turn % queue.FIRST_COME_TURN == 0), taking).one_or_none()
+    first_come = (turn % queue.FIRST_COME_TURN == 0) + (turn % queue.FIRST_COME_TURN**2 == 0)
+    row = connection.execute(statements.take_next(choices, first_come=first_come), taking).one_or_none()
     if row is None:
         return None
     _moved(connection, row, now, SubmissionState.RUNNING)

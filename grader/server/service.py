@@ -263,9 +263,8 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
 
     async def shown(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
         """Return a submission as the caller may see it."""
-        redactor = await self.watch.redactors.for_problem(submission.problem_digest)
         owned = interceptors.current_caller().may_see(submission.new.user)
-        return messages.submission_to_proto(submission, redactor, full=full, owned=owned)
+        return await self.watch.redactors.message(submission, full=full, owned=owned)
 
     async def _result(self, result: Submission | BaseException) -> api.SubmitResult:
         if isinstance(result, Exception):

@@ -8,6 +8,8 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
+from typing import TypeVar
 
 from grader import access
 from grader.api import messages
@@ -18,12 +20,15 @@ from grader.intake.gate import check_tag
 from grader.ledger import Ledger
 from grader.ledger.changes import ManyChanges
 from grader.ledger.queue import positions
+from grader.ledger.transactions import FINDINGS_S
 from grader.model import Caller, Event, Position, Submission, SubmissionState
 from grader.peers import PeerCount, PeerLimits
 from grader.rules.disclosure import Redactor
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import submission_pb2
 from sandbox.protocol import wire
+
+T = TypeVar("T")
 
 # The queue is read once for all who ask, and never more than a share of the time.
 POSITION_AGE_S = 1.0  # how old a position may be for watchers
@@ -139,6 +144,12 @@ class RedactedEvents:
         return events[:end]
 
 
+async def converted(submission: Submission, convert: Callable[[], T]) -> T:
+    """Convert what has a submission's report in it: on a thread where that takes long, for 300 kB of times a third of a second."""
+    has_times = submission.report is not None and submission.report.measurements
+    return await asyncio.to_thread(convert) if has_times else convert()
+
+
 class Redactors:
     """Reads each problem once, and again after LIMIT others: each sweep is a problem of its own."""
 
@@ -156,6 +167,11 @@ class Redactors:
                 del self._known[next(iter(self._known))]
         return redactor
 
+    async def message(self, submission: Submission, *, full: bool = False, owned: bool = False) -> submission_pb2.Submission:
+        """Convert a submission, without what its problem hides; see `messages.submission_to_proto`."""
+        redactor = await self.for_problem(submission.problem_digest)
+        return await converted(submission, partial(messages.submission_to_proto, submission, redactor, full=full, owned=owned))
+
     async def for_events(self, submission: Submission) -> Redactor:
         """Events stay those of the problem that it was first judged by, whatever it was judged by again."""
         redactor = await self.for_problem(submission.problem_digest)
@@ -164,7 +180,6 @@ class Redactors:
         return redactor
 
 
-FINDINGS_S = 15.0  # so long after a verdict findings may come; a sanitizer that looks for a cause has less
 WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
 
 
@@ -198,7 +213,7 @@ class SubmissionWatch:
                 if moves and moves[-1] != (submission.state, submission.attempt_count):
                     submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
                 for event in events:
-                    yield messages.event_to_proto(event, submission, redactor)
+                    yield await converted(submission, partial(messages.event_to_proto, event, submission, redactor))
                     after, ended = event.sequence, ended or (event.state is not None and event.state.final)
                     if isinstance(event.fact, wire.Progress | wire.KernelProfile):
                         profiled = until_findings and event.fact == wire.Progress(stage=wire.Stage.PROFILING)

@@ -76,6 +76,7 @@ async def local(settings: Settings, *, proving: bool = True, make_judge: JudgeMa
     proving: nothing is taken before every lane has graded a kernel of the grader's own."""
     boxes = box_settings(settings)
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(asyncio.to_thread, leave_runtime, boxes)
         try:
             # A process shares the host's files anyhow: only of boxes anything is claimed.
             wanted = False if settings.sandbox == "process" else settings.resident_toolchain
@@ -87,7 +88,6 @@ async def local(settings: Settings, *, proving: bool = True, make_judge: JudgeMa
         cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
         isolation, availability = await choose(settings.sandbox, boxes)
         observed = ObservedIsolation(isolation)
-        stack.push_async_callback(asyncio.to_thread, leave_runtime, boxes)
         stack.push_async_callback(isolation.close)
         log.info("isolation_chosen", isolation=isolation.NAME, detail=availability.detail, warnings=availability.warnings)
         if boxes.memory_toolchain_dir is not None:

@@ -20,7 +20,6 @@ from aiohttp import web
 
 from grader import access
 from grader.access import ANYBODY
-from grader.api import messages
 from grader.errors import (
     ArtifactNotFound,
     CallRefused,
@@ -168,8 +167,7 @@ class Site:
 
     async def message(self, submission: Submission, *, full: bool = False) -> submission_pb2.Submission:
         """Convert a submission as the API shows it, without what its problem hides."""
-        redactor = await self.service.watch.redactors.for_problem(submission.problem_digest)
-        return messages.submission_to_proto(submission, redactor, full=full)
+        return await self.service.watch.redactors.message(submission, full=full)
 
     async def hold(self, request: web.Request) -> None:
         """Return once the session of this request is over; never where it has none."""

@@ -296,15 +296,15 @@ def test_without_the_lock_the_second_migration_fails(postgres):
         migrate.migrate(first)
         unlocked, locked = (threading.Thread(target=second, args=(lock,)) for lock in (False, True))
         unlocked.start()
-        assert reached.wait(60)
+        assert reached.wait(300)
         locked.start()
         waiting = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
         with made.connect() as watching:
             while watching.execute(waiting).scalar_one() < 2:
                 watching.rollback()
         first.commit()
-    unlocked.join(20)
-    locked.join(20)
+    unlocked.join(300)
+    locked.join(300)
     assert len(failures) == 1 and "already exists" in str(failures[0])
     made.dispose()
 

@@ -146,6 +146,18 @@ async def test_the_class_batch_lets_all_others_go_first_and_never_starves(ledger
     assert (await lease(ledger)).submission.submission_id == queued[-1].submission_id
 
 
+async def test_a_stream_of_tests_does_not_keep_a_slower_mode_waiting_for_ever(ledger, clock):
+    """Each waits for as many turns as there are before it, and one more, of those that go by number alone."""
+    slow = [await submit(ledger, "slow", mode=mode) for mode in (wire.Mode.RANKED, wire.Mode.PROFILE)]
+    turns = {}
+    for number in range(1, 2 * FIRST_COME_TURN**2 + 1):
+        await submit(ledger, "quick", mode=wire.Mode.TEST)
+        held = await lease(ledger)
+        await ledger.settle(held, fakes.report())
+        turns[held.submission.submission_id] = number
+    assert [turns.get(one) for (one,) in slow] == [FIRST_COME_TURN**2, 2 * FIRST_COME_TURN**2]
+
+
 async def test_shares_that_count_no_more_are_forgotten(ledger, clock):
     """With the first use of a new one, so that clients that come and go leave nothing."""
     for share in ("client:a", "client:b", "client:c"):

@@ -7,7 +7,7 @@ import pytest
 
 from grader.ledger import Ledger, checks, transactions
 from grader.ledger.statements import SubmissionFilter
-from grader.ledger.transactions import REUSED_FOR
+from grader.ledger.transactions import FINDINGS_S, REUSED_FOR
 from grader.model import SubmissionState
 from grader.rules.quotas import AdmissionPolicy
 from sandbox.protocol import wire
@@ -55,6 +55,24 @@ async def test_without_leave_it_is_graded(ledger):
     await graded(ledger)
     assert (await submit(ledger, allow_cached=False)).state is SubmissionState.QUEUED
     assert (await submit(ledger)).state is SubmissionState.SUCCEEDED
+
+
+@pytest.mark.parametrize("began", [True, False])
+async def test_a_report_that_may_get_findings_is_not_copied(ledger, clock, began):
+    """Not between the verdict and them, nor before they can come no more. The control: no tool began after the verdict."""
+    first = await submit(ledger)
+    held = await ledger.lease("w1", ttl_s=30)
+    report = replace(fakes.report(), profile=None)
+    await ledger.append(held, [wire.Progress(stage=wire.Stage.PROFILING)] if began else [fakes.trial()])
+    await ledger.settle(held, report)
+    second = await submit(ledger)
+    assert (second.state is SubmissionState.QUEUED) is began
+    clock.now += timedelta(seconds=FINDINGS_S + 1)
+    assert (await submit(ledger)).report.profile is None
+    await ledger.amend(held, replace(report, profile=fakes.PROFILE), [fakes.PROFILE])
+    clock.now -= timedelta(seconds=FINDINGS_S)
+    if began:
+        assert (await submit(ledger)).report == replace(report, profile=fakes.PROFILE, cached_from=first.submission_id, timeline=())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
+from datetime import UTC, datetime
 from unittest import mock
 
 import pytest
@@ -11,7 +13,7 @@ from grader.cli.progress import ProgressDisplay
 from grader.cli.submit import follow
 from grader.extensions import NoCompetitions
 from grader.ledger import Ledger
-from grader.model import Caller, Scope
+from grader.model import Caller, Scope, Submission, SubmissionState
 from grader.server import submission_watch
 from grader.server.submission_watch import Redactors
 from grader.v1 import submission_pb2
@@ -70,6 +72,35 @@ async def test_a_watch_may_wait_for_what_is_found_after_the_verdict(serve, kerne
     assert [event.sequence for event in replays[0]] == [event.sequence for event in verdict]
     assert [event.sequence for event in replays[1]] == [*(event.sequence for event in verdict), len(verdict) + 1]
     assert replays[1][-1].WhichOneof("event") is None
+
+
+async def test_others_are_served_while_a_long_report_is_converted(tmp_path):
+    """On a thread: of a sweep it takes a third of a second."""
+    report = replace(fakes.report(), measurements=tuple(fakes.measurement(f"n{size}") for size in range(300)))
+    submission = Submission(
+        submission_id="a",
+        new=fakes.new_submission(),
+        problem_digest=fakes.problem().digest,
+        state=SubmissionState.SUCCEEDED,
+        create_time=datetime.now(UTC),
+        report=report,
+    )
+    served = 0
+
+    async def serve_others():
+        nonlocal served
+        while True:
+            await asyncio.sleep(0)
+            served += 1
+
+    async with Ledger.open(tmp_path / "ledger") as ledger:
+        await ledger.submit(submission.new, fakes.problem())
+        redactors = Redactors(ledger)
+        await redactors.for_problem(submission.problem_digest)
+        others = asyncio.create_task(serve_others())
+        message = await redactors.message(submission, full=True)
+        others.cancel()
+    assert len(message.report.measurements) == 300 and served > 0
 
 
 async def test_the_command_says_the_verdict_before_it_waits_for_the_sanitizer(serve, kernel):

@@ -314,7 +314,7 @@ async def test_what_is_found_needs_no_core(host: FakeHost) -> None:
 
 async def test_who_waits_for_a_build_takes_no_core(host: FakeHost) -> None:
     """Ten jobs with one source, and the only core is free for the one that builds."""
-    results = await asyncio.wait_for(asyncio.gather(*(built(host) for _ in range(10))), 60)
+    results = await asyncio.wait_for(asyncio.gather(*(built(host) for _ in range(10))), 300)
     assert host.isolation.count == 1
     assert {artifact for _, artifact in results} == {b"artifact of int x;"}
     assert sorted(build.cached for build, _ in results) == [False] + [True] * 9

@@ -13,8 +13,12 @@ import typer
 from typer.testing import CliRunner, Result
 
 from grader.api.credentials import Credential, CredentialStore
+from grader.cli import own_server
+from grader.cli.main import app as cli
 from grader.cli.options import SandboxOption, Server, StateDir
 from grader.cli.server_choice import GraderTyper
+from grader.dispatch.lanes import JudgeProcess
+from grader.server import running
 from sandbox.protocol.wire import Mode
 
 DEADLINE_S = 300.0
@@ -68,6 +72,24 @@ def test_without_a_login_a_command_runs_its_own_server(store):
     assert run("use").stdout == "uses None\n"
     store.put("a:1", Credential())
     assert run("use").stdout == "uses None\n"
+
+
+@pytest.mark.parametrize(("words", "begins"), [(("cancel", "abc"), False), (("demo", "--device", "emulated"), True)])
+def test_a_command_that_needs_no_grading_begins_no_judge(store, tmp_path, monkeypatch, words, begins):
+    """The control is one that does."""
+    begun = []
+
+    class Judge(JudgeProcess):
+        async def begin(self) -> None:
+            begun.append(words)
+
+    def no_server(*_, **options):
+        raise OSError("no server")
+
+    monkeypatch.setattr(own_server, "JudgeProcess", Judge)
+    monkeypatch.setattr(running, "embedded", no_server)
+    ended = CliRunner().invoke(cli, [*words, "--state-dir", str(tmp_path / "state")])
+    assert "no server" in ended.stderr and bool(begun) is begins
 
 
 def test_local_and_a_server_exclude_each_other(store):

@@ -272,7 +272,7 @@ def train_served_by(runner: Ends, monkeypatch: pytest.MonkeyPatch) -> Callable[.
         thread.start()
         copies = [RunCopies(publish=[(arena, torch.full((1,), 1.0 + index))], snapshot=[(to, arena)]) for index, to in enumerate(snapshots)]
         train_time = clock_of(driver).take(copies, scalars, **signals(ours, link, driver, NEVER_S))
-        thread.join(2)
+        thread.join(300)
         assert tuple(values) == scalars
         return Train(train_time, [driver.calls[a:b] for a, b in pairwise([*cuts, None])], [to.tolist() for to in snapshots])
 
@@ -416,4 +416,4 @@ def test_a_number_out_of_nowhere_is_a_violation_and_an_error_of_the_driver_is_to
     thread.start()
     train_time, _ = taken(ours, link, FakeDriver(code=code))
     assert (train_time.ending, train_time.code) == (ending, code)
-    thread.join(2)
+    thread.join(300)

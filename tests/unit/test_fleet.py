@@ -82,6 +82,20 @@ async def test_a_device_is_not_kept_while_a_kernel_is_built(make, gpus) -> None:
             pass
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_who_comes_while_a_device_is_checked_has_it_next_unless_another_waits(make, monkeypatch, waits) -> None:
+    """So that its box starts early, although the one before is still at the lane, which its sanitizer leaves to others."""
+    monkeypatch.setattr(lanes, "CHECK_PATIENCE_S", 300.0)
+    fleet = make()
+    with fleet.seat("") as before, fleet.seat("") as between, fleet.seat("") as following:
+        async with before.lane():
+            turn = asyncio.ensure_future(between.lane().__aenter__()) if waits else None
+            await asyncio.sleep(0)
+        assert await following.environment() and following.idle is not waits
+        if turn is not None:
+            await turn
+
+
 async def test_a_job_takes_the_lane_that_is_free_first(make) -> None:
     fleet = make(gpus=FOUR)
     with fleet.seat("cuda:0") as first, fleet.seat("cuda:1") as second, fleet.seat("cuda:H200") as waiting:
@@ -106,9 +120,9 @@ async def test_who_sits_at_a_lane_has_it_before_others(make, monkeypatch, patien
                 entered = [seat.lane() for seat in (early, late)]  # kept: one that is forgotten gives its lane back
                 turns = [asyncio.ensure_future(one.__aenter__()) for one in entered]
                 await asyncio.sleep(0)
-            await asyncio.wait(turns, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(turns, timeout=300, return_when=asyncio.FIRST_COMPLETED)
             assert [turn.done() for turn in turns] == [first_served == 0, first_served == 1]
-        await asyncio.wait(turns, timeout=60)
+        await asyncio.wait(turns, timeout=300)
         assert {early.gpu.index, late.gpu.index} == {0, 1}
 
 

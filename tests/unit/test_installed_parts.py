@@ -20,6 +20,7 @@ from grader.problems import store
 from grader.problems.store import Problems
 from grader.server import main as server_main
 from grader.server import running
+from grader.server.commands import admin
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, grader_service_pb2
 from sandbox.protocol import entry_points
@@ -48,6 +49,21 @@ class Words(extensions.CommandLine):
             "dump": extensions.CliCommand("json:dump"),
             "boards": extensions.CliGroup("Boards.", "Results"),
         }
+
+
+class Admin(extensions.CommandLine):
+    """A package with a subject of `grader-server admin`."""
+
+    module = "json"
+
+    def admin_commands(self):
+        return {"boards": extensions.AdminCommand(module=self.module, summary="boards")}
+
+
+class Rival(Admin):
+    """Another package with the same subject."""
+
+    module = "csv"
 
 
 def command(*words):
@@ -146,6 +162,16 @@ def test_a_command_word_that_is_taken_is_named(points, capsys):
     assert table["list"] == commands.OWN["list"] and table["dump"].function == "json:dump" and "boards" in table
     note = "the command 'list' of 'tests' is left out: there is one already; uninstall one package"
     assert " ".join(capsys.readouterr().err.split()).count(note) == 2
+
+
+def test_two_packages_do_not_bring_the_same_subject_of_an_administrator(points):
+    """A server does not start, and the subject is nobody's. The controls: one package, and one that describes it alike."""
+    points += [EntryPoint(name=name, value="tests.unit.test_installed_parts:Admin", group=extensions.COMMANDS) for name in ("one", "two")]
+    assert extensions.admin_commands()["boards"].module == "json"
+    points.append(EntryPoint(name="three", value="tests.unit.test_installed_parts:Rival", group=extensions.COMMANDS))
+    for look in (extensions.check_installed, lambda: admin.main(["boards"])):
+        with pytest.raises(EntryPointInvalid, match=r"adds the subject 'boards' .*, and so does another package; uninstall one"):
+            look()
 
 
 def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(points):

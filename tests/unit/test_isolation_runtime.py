@@ -1,9 +1,25 @@
-"""What a server leaves behind of its boxes' directories."""
+"""What a server leaves behind of its boxes, and of their directories."""
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from grader.config import Settings
+from grader.isolation import IsolationBroken
 from grader.isolation.directories import box_output, leave_runtime, run_directory, sweep_runtime
 from grader.isolation.settings import BoxSettings
+from grader.server import wiring
+
+KILLER = """
+import subprocess
+from grader.isolation.processes import end_all
+inside = subprocess.Popen(["sleep", "600"], start_new_session=True)
+looks = iter([{0, inside.pid}, {0}, set()])
+end_all(lambda: next(looks))
+print(inside.wait())
+"""
 
 
 def test_a_server_that_ends_leaves_no_directory(tmp_path: Path) -> None:
@@ -29,3 +45,21 @@ def test_what_could_not_be_cleared_stays_for_the_next_server(tmp_path: Path) -> 
     sweep_runtime(second)
     leave_runtime(second)
     assert not second.runtime_dir.exists()
+
+
+async def test_a_server_that_does_not_start_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its isolation is away."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    (tmp_path / "t").mkdir()
+    settings = Settings(state_dir=tmp_path / "state", sandbox="docker", resident_toolchain=False)
+    with pytest.raises(IsolationBroken):
+        async with wiring.local(settings):
+            pass
+    assert list((tmp_path / "t").iterdir()) == []
+
+
+def test_a_process_of_another_pid_namespace_is_not_taken_for_our_own_group() -> None:
+    """A cgroup lists it as 0, and a signal to 0 is for all of the caller's group. The control, in the same list, is killed."""
+    ended = subprocess.run([sys.executable, "-c", KILLER], check=False, start_new_session=True, capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stdout) == (0, "-9\n"), ended.stderr

@@ -92,7 +92,7 @@ def judged(
         facts.append(fact)
         on_fact(fact)
     if not isinstance(facts[-1], wire.Broken):
-        thread.join(5)
+        thread.join(300)
     return facts
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from grader.api.resource_names import SUBMISSIONS, resource_id
 from grader.config import Settings
-from grader.extensions import PACKAGE, AdminCommand, command_lines
+from grader.extensions import PACKAGE, admin_commands
 from grader.ledger import Ledger
 from grader.ledger.queue import QueueEntry
 from grader.model import Scope
@@ -63,9 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     if subject in SUBJECTS:
         options = parser().parse_args(arguments)
         return run_command(f"{PROGRAM} {subject}", options, partial(options.work, options))
-    additions: dict[str, AdminCommand] = {}
-    for line in command_lines(lambda error: sys.stderr.writelines(f"{PROGRAM}: {error}\n")):
-        additions.update(line.admin_commands())
+    additions = admin_commands()
     if subject in additions:
         return int(import_module(additions[subject].module).main(arguments[1:]))
     help_wanted = subject in ("-h", "--help")

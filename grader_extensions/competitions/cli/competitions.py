@@ -90,7 +90,7 @@ async def withdraw_command(
 
     It is still shown to those who saw it, marked as withdrawn, and still counts against your quota.
     """
-    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE) as client:
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.WRITE) as client:
         full = await whole_name(client, name)
         submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
     print_message(submission, f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}", json=json)
@@ -293,7 +293,7 @@ async def ban_command(
     if user and not lift and not reason:
         raise typer.BadParameter("a ban needs a reason; add --reason TEXT")
     competition = full_name(COMPETITIONS, name)
-    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.GRADE if user else ServerRequirement.READ) as client:
+    async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.WRITE if user else ServerRequirement.READ) as client:
         if not user:
             bans = await client.list_bans(competition)
             rows = [
@@ -339,7 +339,7 @@ async def reload_command(server: Server = None, json: Json = False) -> Exit:
 
     All files are taken or none. After the start of a competition its problems, secrets and scoring stay as they are.
     """
-    async with connect(Target(server=server), ServerRequirement.GRADE) as client:
+    async with connect(Target(server=server), ServerRequirement.WRITE) as client:
         answer = await client.reload_competitions()
     print_message(answer, "\n".join(describe_changes(answer.changes)), json=json)
     return Exit.DONE

@@ -219,13 +219,13 @@ async def show_command(
 
 async def apply_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Let the new judgements count. The old ones stay in each submission's history."""
-    async with connect(_target(server, state_dir, json=json), ServerRequirement.GRADE) as client:
+    async with connect(_target(server, state_dir, json=json), ServerRequirement.WRITE) as client:
         return await _print(client, await client.apply_rejudge(full_name(REJUDGES, name)), json=json)
 
 
 async def discard_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Drop the new judgements, and cancel what still runs for them."""
-    async with connect(_target(server, state_dir, json=json), ServerRequirement.GRADE) as client:
+    async with connect(_target(server, state_dir, json=json), ServerRequirement.WRITE) as client:
         return await _print(client, await client.discard_rejudge(full_name(REJUDGES, name)), json=json)
 
 
