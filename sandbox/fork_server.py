@@ -16,22 +16,17 @@ import random
 import resource
 import signal
 import socket
+import struct
 import sys
 from typing import Any, NoReturn
 
-from sandbox import box_init
+from sandbox.box_init import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, close_inherited, limit, reap
 from sandbox.protocol.box_start import ENTERED, NAMESPACES, READY
 
-PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 8, 22, 24, 38
+PR_SET_KEEPCAPS, PR_SET_SECCOMP, PR_CAPBSET_DROP = 8, 22, 24
 SECCOMP_MODE_FILTER, CAPABILITY_VERSION, INSTRUCTION_BYTES = 2, 0x20080522, 8
 CAP_SETGID, CAP_SETUID = 6, 7
 MESSAGE_BYTES, DESCRIPTOR_COUNT = 64 * 1024, 32
-
-
-class _Filter(ctypes.Structure):
-    """A `struct sock_fprog`."""
-
-    _fields_ = (("length", ctypes.c_ushort), ("program", ctypes.c_void_p))
 
 
 def main() -> int:
@@ -63,13 +58,13 @@ def main() -> int:
 def take_uid(uid: int, libc: ctypes.CDLL) -> None:
     """Give up root's uid, and all capabilities but those to take other uids."""
     first = os.getppid()
-    os.setgroups([])
     checked(libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), "keep capabilities")
+    os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     set_capabilities(1 << CAP_SETGID | 1 << CAP_SETUID, libc)
     # A change of uid clears it. Without it an import that hangs outlives its box, and a server that was killed.
-    libc.prctl(box_init.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != first:
         raise ProcessLookupError("the first process of the box ended before")
 
@@ -109,7 +104,7 @@ def enter(message: bytes, descriptors: list[int], libc: ctypes.CDLL) -> None:
             report(child, exit_pipe)
         confine(box, output, libc)
         os.write(entered, ENTERED)
-        box_init.close_inherited()
+        close_inherited()
     except Exception as error:  # noqa: BLE001  before any untrusted code: the box did not come up
         with contextlib.suppress(OSError):
             os.write(output, f"the fork did not enter its box: {error}\n".encode())
@@ -117,11 +112,11 @@ def enter(message: bytes, descriptors: list[int], libc: ctypes.CDLL) -> None:
 
 
 def report(child: int, exit_pipe: int) -> NoReturn:
-    """Wait for the command, and report its exit code, 128+n for a signal; then for those that it made our children (CLONE_PARENT): until
-    they are reaped the box's first process does not end."""
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    """Wait for the command, and report its exit code; then for those that it made our children (CLONE_PARENT): until they are reaped the
+    box's first process does not end."""
+    code = reap(child)
     with contextlib.suppress(OSError):
-        os.write(exit_pipe, str(code if code >= 0 else 128 - code).encode())
+        os.write(exit_pipe, str(code).encode())
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
@@ -130,7 +125,7 @@ def report(child: int, exit_pipe: int) -> NoReturn:
 
 def confine(box: dict[str, Any], output: int, libc: ctypes.CDLL) -> None:
     """Give up all rights, and set what a box's command is started with."""
-    libc.prctl(box_init.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.setsid()
     os.umask(0o022)
     os.chdir(os.environ.get("HOME", "/"))
@@ -138,7 +133,7 @@ def confine(box: dict[str, Any], output: int, libc: ctypes.CDLL) -> None:
     for descriptor, copy in ((null, 0), (output, 1), (output, 2)):
         os.dup2(descriptor, copy)
     for name, value in box["rlimits"].items():
-        box_init.limit(getattr(resource, name), value)
+        limit(getattr(resource, name), value)
     if box["drop_capabilities"]:
         capability = 0
         while libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
@@ -149,8 +144,8 @@ def confine(box: dict[str, Any], output: int, libc: ctypes.CDLL) -> None:
     if box["seccomp"]:
         program = base64.b64decode(box["seccomp"])
         code = ctypes.create_string_buffer(program, len(program))
-        filter_ = _Filter(len(program) // INSTRUCTION_BYTES, ctypes.addressof(code))
-        checked(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(filter_), 0, 0), "load the filter")
+        filter_ = struct.pack("HP", len(program) // INSTRUCTION_BYTES, ctypes.addressof(code))  # a `struct sock_fprog`
+        checked(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter_, 0, 0), "load the filter")
 
 
 def reseed() -> None:

@@ -350,7 +350,7 @@ def write_problem(root: Path, name: str = "sum", text: str = PROBLEM_TOML) -> Pa
 class EndedBox:
     """A box that has ended by itself."""
 
-    uid = -1
+    uid, ended = -1, True
 
     def __init__(self, end: BoxExit) -> None:
         self._end = end
@@ -491,6 +491,10 @@ class FakeBox:
 
     def __init__(self) -> None:
         self._killed = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        return self._killed.is_set()
 
     async def wait(self) -> BoxExit:
         await self._killed.wait()

@@ -12,21 +12,20 @@ import os
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 import structlog
 
-from grader.grading.attempt import IMPORT_S, HeldRunBox, RunBox, started
-from grader.isolation import BoxSpec, Isolation
+from grader.errors import SandboxBroken
+from grader.grading.attempt import IMPORT_S, RunBox, started
+from grader.isolation import BoxSpec, Held, Isolation
 from grader.isolation.processes import read_host_memory
 from grader.observability.observer import WarmNow
 
 AGE_LIMIT_S = 600.0
 LOOK_S = 10.0  # how often ages and the host's memory are looked at
 IDLE_S = 0.5  # without a job, after which more than one of a kind is started
-PAUSE_S = 5.0  # after one that did not start
 KEYS_KEPT = 64
 REPEATED = 2  # times that a specification was asked for: what was wanted once is often wanted never again
 BOX_BYTES, GPU_BOX_BYTES = 160 * 1024 * 1024, 320 * 1024 * 1024  # of a box that has imported torch, and torch for CUDA
@@ -43,6 +42,24 @@ class WarmKey:
 
     spec: BoxSpec
     fingerprint: str
+
+
+class WarmBox(Held[RunBox]):
+    """A box that is started without a job, and open once it has imported everything."""
+
+    def __init__(self, key: WarmKey, start: Callable[[BoxSpec], AbstractAsyncContextManager[RunBox]], since_s: float) -> None:
+        super().__init__(lambda: start(key.spec))
+        self.key, self.since_s = key, since_s
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Return why it did not start or import; None where it did, or may yet."""
+        return self.value.exception() if self.value.done() else None
+
+    @property
+    def waits(self) -> bool:
+        """Return whether it has imported everything, and has not ended."""
+        return self.value.done() and self.failure is None and not self.value.result().box.ended
 
 
 class WarmBoxes:
@@ -66,16 +83,14 @@ class WarmBoxes:
         self._memory, self._clock = memory, clock
         self._from_count, self._idle_s = from_count, idle_s
         self._cores = cores or os.cpu_count() or 1
-        self._start_limit = max(1, min(START_LIMIT, self._cores // CORES_PER_START))
         self._wanted: OrderedDict[WarmKey, int] = OrderedDict()  # how often each was asked for; the last one at the end
-        self._waiting: list[_WarmBox] = []  # first the one that has waited longest
-        self._starting: dict[asyncio.Task[None], WarmKey] = {}
-        self._job_count, self._idle_from_s, self._room_left = 0, clock(), False
+        self._boxes: list[WarmBox] = []  # that wait or will; first the one that was started first
+        self._job_count, self._idle_from_s = 0, clock()
         self._hurried = True  # the last job came soon after the one before
         self._timing: dict[object, bool] = {}  # the attempts that time something, and whether the host's clock times it
         self._changed = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         self.hit_count = self.miss_count = 0
 
     async def __aenter__(self) -> WarmBoxes:
@@ -87,12 +102,9 @@ class WarmBoxes:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        for task in (starting := list(self._starting)):
-            task.cancel()
-        await asyncio.gather(*starting, return_exceptions=True)
-        for box in list(self._waiting):
+        for box in list(self._boxes):
             self._end(box)
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        await asyncio.gather(*self._leaving, return_exceptions=True)
 
     @asynccontextmanager
     async def run_box(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
@@ -100,17 +112,14 @@ class WarmBoxes:
         self._hurried = self._job_count > 0 or self._clock() - self._idle_from_s < self._idle_s
         self._job_count += 1
         try:
-            box = await self._take(spec)
-            if box is None:
-                async with started(self._isolation, spec) as fresh:
-                    yield fresh
-                return
-            run_box = box.box.result()
-            run_box.box.begin(spec.limits.wall_s)  # it may sleep for long until its job, and once more from then on
-            try:
-                yield replace(run_box, wall_s=spec.limits.wall_s)
-            finally:
-                await box.close()
+            async with AsyncExitStack() as stack:
+                if (box := await self._take(spec)) is None:
+                    run_box = await stack.enter_async_context(started(self._isolation, spec))
+                else:
+                    stack.push_async_callback(box.close)
+                    run_box = replace(box.value.result(), wall_s=spec.limits.wall_s)
+                    run_box.box.begin(run_box.wall_s)  # it may sleep for long until its job, and once more from then on
+                yield run_box
         finally:
             self._job_count -= 1
             self._idle_from_s = self._clock()
@@ -118,7 +127,7 @@ class WarmBoxes:
 
     def now(self) -> WarmNow:
         """Return the number of boxes that wait, and of jobs that got one."""
-        return WarmNow(waiting_count=len(self._waiting), hit_count=self.hit_count, miss_count=self.miss_count)
+        return WarmNow(waiting_count=len(self._waiting()), hit_count=self.hit_count, miss_count=self.miss_count)
 
     def times(self, attempt: object, *, busy: bool, by_host_clock: bool = True) -> None:
         """An attempt times something on this host, or no longer: meanwhile no box is started that would disturb it, and one that still
@@ -131,7 +140,10 @@ class WarmBoxes:
             del self._timing[attempt]
         self._changed.set()
 
-    async def _take(self, spec: BoxSpec) -> _WarmBox | None:
+    def _waiting(self) -> list[WarmBox]:
+        return [box for box in self._boxes if box.waits]
+
+    async def _take(self, spec: BoxSpec) -> WarmBox | None:
         if self._size <= 0:
             return None
         # The wall limit is no part of the key: a box gets its own with the job.
@@ -142,67 +154,61 @@ class WarmBoxes:
             self._wanted.popitem(last=False)
         self._changed.set()
         # From here to the return nothing is awaited: nobody else can get it.
-        for box in [box for box in self._waiting if box.key == key]:
-            if not box.gone:
-                self._waiting.remove(box)
-                self.hit_count += 1
-                return box
-            self._end(box)
-        self.miss_count += 1
-        return None
+        box = next((box for box in self._waiting() if box.key == key), None)
+        if box is None:
+            self.miss_count += 1
+        else:
+            self._boxes.remove(box)
+            self.hit_count += 1
+        return box
 
     async def _keep(self) -> None:
-        def filled(task: asyncio.Task[None]) -> None:
-            del self._starting[task]
-            self._changed.set()
-
         while True:
             self._changed.clear()
             short, now_s = self._memory() < SPARE_BYTES, self._clock()
-            for box in [box for box in self._waiting if short or box.gone or now_s - box.since_s > AGE_LIMIT_S]:
-                self._end(box)
-            key = self._next_wanted()
-            if key is not None and len(self._starting) < self._start_limit and not self._disturbs(key):
-                self._starting[task := asyncio.create_task(self._fill(key))] = key
-                task.add_done_callback(filled)
+            for box in list(self._boxes):
+                if box.failure is not None:  # it is tried again when a job asks for it
+                    log.warning("warm_box_failed", error=f"{type(box.failure).__name__}: {box.failure}")
+                    self._wanted.pop(box.key, None)
+                useless = box.value.done() and (short or not box.waits or now_s - box.since_s > AGE_LIMIT_S)
+                if useless or (not box.value.done() and self._disturbs(box.key)):
+                    self._end(box)
+            idle = self._job_count == 0 and now_s - self._idle_from_s >= self._idle_s
+            key = self._next_wanted(idle=idle)
+            if key is not None and not self._disturbs(key):
+                self._boxes.append(box := WarmBox(key, self._imported, now_s))
+                box.value.add_done_callback(lambda _: self._changed.set())
                 continue
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(LOOK_S, self._idle_s) if self._room_left and self._job_count == 0 else LOOK_S):
+                async with asyncio.timeout(min(LOOK_S, self._idle_s) if self._job_count == 0 and not idle else LOOK_S):
                     await self._changed.wait()
 
-    def _next_wanted(self) -> WarmKey | None:
-        """The specification that was asked for last and has no box, if there is room for one more; then the very last one again."""
+    def _next_wanted(self, *, idle: bool) -> WarmKey | None:
+        """Return the specification that was asked for last and has no box, if there is room for one more; then the very last one again."""
         box_bytes = max((BOX_BYTES if key.spec.gpu is None else GPU_BOX_BYTES for key in self._wanted), default=BOX_BYTES)
-        room = min(self._size, len(self._waiting) + max(0, (self._memory() - SPARE_BYTES) // box_bytes))
+        room = min(self._size, len(self._waiting()) + max(0, (self._memory() - SPARE_BYTES) // box_bytes))
         recent = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count][:room]
-        for box in [box for box in self._waiting if box.key not in recent]:
-            self._end(box)
-        there = {*self._starting.values(), *(box.key for box in self._waiting)}
-        missing = next((key for key in recent if key not in there), None)
-        while self._waiting and len(self._waiting) + len(self._starting) > room - (missing is not None):
-            ((commonest, _),) = Counter(box.key for box in self._waiting).most_common(1)
-            self._end(next(box for box in self._waiting if box.key == commonest))
-        self._room_left = bool(recent) and len(self._waiting) + len(self._starting) < room
-        if not self._room_left:
+        missing = next((key for key in recent if all(key != box.key for box in self._boxes)), None)
+        for box in self._waiting():
+            if box.key not in recent:
+                self._end(box)
+        while (waiting := self._waiting()) and len(self._boxes) > room - (missing is not None):
+            ((commonest, _),) = Counter(box.key for box in waiting).most_common(1)
+            self._end(next(box for box in waiting if box.key == commonest))
+        starting = len(self._boxes) - len(self._waiting())
+        if not recent or len(self._boxes) >= room or starting >= max(1, min(START_LIMIT, self._cores // CORES_PER_START)):
             return None
-        idle = self._job_count == 0 and self._clock() - self._idle_from_s >= self._idle_s
         if missing is None:
             return recent[0] if idle or self._has_cores(recent[0]) else None
         return missing if self._job_count == 0 or self._hurried or self._has_cores(missing) else None
 
-    async def _fill(self, key: WarmKey) -> None:
-        box = _WarmBox(key, partial(self._start, key.spec), self._clock())
-        ready = False
-        try:
-            ready = await self._imported(box, key)
-            if ready:
-                self._waiting.append(box)
-        finally:
-            if not ready:
-                self._end(box)
-        if not ready and not self._disturbs(key):  # not for a measurement: it does not start here
-            self._wanted.pop(key, None)
-            await asyncio.sleep(PAUSE_S)
+    @asynccontextmanager
+    async def _imported(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
+        with self._place(replace(spec, limits=replace(spec.limits, wall_s=2 * AGE_LIMIT_S))) as placed:
+            async with started(self._isolation, placed) as run_box:
+                if not await run_box.imported():
+                    raise SandboxBroken(f"it ended, or has not imported after {IMPORT_S:.0f} s")
+                yield run_box
 
     def _disturbs(self, key: WarmKey) -> bool:
         """Return whether an import would disturb something that is timed. It does not where a GPU's clock times on a host with cores to
@@ -213,78 +219,12 @@ class WarmBoxes:
         """Return whether it is for a GPU, on a host with cores to spare."""
         return key.spec.gpu is not None and self._cores >= CORES_TO_SPARE
 
-    async def _imported(self, box: _WarmBox, key: WarmKey) -> bool:
-        """Return whether it has imported everything before something is timed that it would disturb."""
-        imported = asyncio.create_task(box.imported())
-        try:
-            async with asyncio.timeout(IMPORT_S):
-                while not imported.done():
-                    if self._disturbs(key):
-                        return False
-                    self._changed.clear()
-                    changed = asyncio.create_task(self._changed.wait())
-                    await asyncio.wait([imported, changed], return_when=asyncio.FIRST_COMPLETED)
-                    changed.cancel()
-                return imported.result()
-        except TimeoutError:
-            log.warning("warm_box_not_ready", waited_s=IMPORT_S)
-            return False
-        finally:
-            imported.cancel()
+    def _end(self, box: WarmBox) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._leaving.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:  # nobody uses it
+                log.warning("warm_box_failed", error=f"{type(error).__name__}: {error}")
 
-    def _end(self, box: _WarmBox) -> None:
-        if box in self._waiting:
-            self._waiting.remove(box)
-
-        async def close() -> None:
-            try:
-                await box.close()
-            except Exception as error:  # noqa: BLE001  nobody uses it
-                _complain(error)
-
-        task = asyncio.create_task(close())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    @asynccontextmanager
-    async def _start(self, spec: BoxSpec) -> AsyncIterator[RunBox]:
-        with self._place(replace(spec, limits=replace(spec.limits, wall_s=2 * AGE_LIMIT_S))) as placed:
-            async with started(self._isolation, placed) as run_box:
-                yield run_box
-
-
-class _WarmBox(HeldRunBox):
-    """A box that waits. gone: it has ended, or has never started."""
-
-    def __init__(self, key: WarmKey, start: Callable[[], AbstractAsyncContextManager[RunBox]], since_s: float) -> None:
-        super().__init__(start)
-        self.key, self.since_s, self.gone = key, since_s, False
-        self._watcher: asyncio.Task[None] | None = None
-        self.open()
-
-    async def imported(self) -> bool:
-        """Wait until it has started and imported everything; False where it ended before."""
-        try:
-            run_box = await asyncio.shield(self.box)
-        except Exception as error:  # noqa: BLE001  a job without a warm box starts one, and says what is wrong
-            _complain(error)
-            self.gone = True
-            return False
-
-        async def watch() -> None:
-            with suppress(Exception):  # a box that broke is no box any more
-                await run_box.box.wait()
-            self.gone = True
-
-        self._watcher = asyncio.create_task(watch())
-        return await run_box.imported() and not self.gone
-
-    async def close(self) -> None:
-        """End it, and wait until nothing of it is left."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-        await super().close()
-
-
-def _complain(error: Exception) -> None:
-    log.warning("warm_box_failed", error=f"{type(error).__name__}: {error}")
+        self._boxes.remove(box)
+        self._leaving.add(task := box.leave())
+        task.add_done_callback(ended)

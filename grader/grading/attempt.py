@@ -19,7 +19,7 @@ from grader.artifacts import ArtifactCache, SubmissionFiles
 from grader.errors import SandboxBroken
 from grader.extensions import CORE_MODES
 from grader.formats import with_calling_convention
-from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Isolation, IsolationBroken, Limits, Purpose, finish_despite_cancel
+from grader.isolation import Box, BoxExit, BoxSpec, GpuAccess, Held, Isolation, IsolationBroken, Limits, Purpose, before_end
 from grader.model import Lease, NewSubmission
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import GO, READY, WAIT
@@ -78,12 +78,7 @@ class RunBox:
     async def imported(self) -> bool:
         """Wait until it reports that it has imported everything, or has ended, for IMPORT_S at most. Return whether it has reported,
         which decides nothing else."""
-        waits = [asyncio.ensure_future(event) for event in (self.pipes.ready.wait(), self.box.wait())]
-        try:
-            await asyncio.wait(waits, timeout=IMPORT_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await before_end(self.box, self.pipes.ready.wait(), IMPORT_S)
         return self.pipes.ready.is_set()
 
     def give_job(self) -> None:
@@ -113,47 +108,6 @@ async def started(isolation: Isolation, spec: BoxSpec) -> AsyncIterator[RunBox]:
             yield RunBox(box=box, link_dir=spec.link_dir, wall_s=spec.limits.wall_s, pipes=pipes)
     finally:
         pipes.close()
-
-
-class HeldRunBox:
-    """A run box that one task opens and closes, so that it may be begun in one place and ended in another. box: once it has started, or
-    why it has not."""
-
-    def __init__(self, start: Callable[[], AbstractAsyncContextManager[RunBox]]) -> None:
-        self._start = start
-        self._finished = asyncio.Event()
-        self._holder: asyncio.Task[None] | None = None
-        self.box: asyncio.Future[RunBox] = asyncio.get_running_loop().create_future()
-
-    @property
-    def opened(self) -> bool:
-        """Return whether it was begun."""
-        return self._holder is not None
-
-    def open(self) -> None:
-        """Begin it, unless it was."""
-        if self._holder is None:
-            self._holder = asyncio.create_task(self._hold())
-
-    async def close(self) -> None:
-        """End it, and wait until nothing of it is left."""
-        self._finished.set()
-        if self._holder is None:
-            return
-        await finish_despite_cancel(asyncio.wait([self._holder]))
-        if self.box.done() and not self.box.cancelled():
-            self.box.exception()  # seen: anybody who asked for the box got it
-        self._holder.result()
-
-    async def _hold(self) -> None:
-        try:
-            async with self._start() as box:
-                self.box.set_result(box)
-                await self._finished.wait()
-        except Exception as error:
-            if self.box.done():
-                raise
-            self.box.set_exception(error)  # anybody who takes the box gets it
 
 
 async def ending(box: Box, patience_s: float) -> BoxExit:
@@ -316,7 +270,6 @@ OpenRunBox = Callable[[], AbstractAsyncContextManager[RunBox]]
 
 SPAN_LIMIT = 500  # of an attempt; a sweep has many sizes
 STALE_S = 120.0  # a box that has waited for so long is replaced; the next may have waited less
-LOOK_S = 0.01
 _STEPS = {
     Stage.LOADING: Step.LOAD,
     Stage.BASELINE: Step.BASELINE,
@@ -479,52 +432,38 @@ class Attempt:
         gone when the context that gives it is left. After a long wait, or for another GPU, it is replaced; a second call gets a new box.
         """
         numbers = itertools.count()
-        early = _EarlyBox(self, numbers)
-        if self.seat.idle or self.on_gpu:
-            early.open()
+        early = _EarlyBox(self, numbers) if self.seat.idle or self.on_gpu else None
 
         @asynccontextmanager
         async def take() -> AsyncIterator[RunBox]:
             nonlocal early
-            if early.opened and not await early.usable():
+            if early is not None and not early.usable:
                 await early.close()
-                early = _EarlyBox(self, numbers)
-            early.open()
+                early = None
+            box = early = early or _EarlyBox(self, numbers)
             try:
-                yield await early.box
+                yield await box.opened()
             finally:
-                await early.close()
-                early = _EarlyBox(self, numbers)  # for the next process
+                await box.close()
+                early = None  # the next process gets another
 
         try:
             yield take
         finally:
-            await early.close()
+            if early is not None:
+                await early.close()
 
 
-class _EarlyBox(HeldRunBox):
+class _EarlyBox(Held[RunBox]):
     """The box of a seat, which may be at another lane by the time that the box is used."""
 
     def __init__(self, attempt: Attempt, numbers: itertools.count[int]) -> None:
         super().__init__(lambda: attempt.host.run_box(attempt.run_spec(next(numbers))))
-        self._seat = attempt.seat
-        self._gpu: GpuAccess | None = None
-        self._since = 0.0
+        self._seat, self._gpu, self._since_s = attempt.seat, attempt.seat.gpu, asyncio.get_running_loop().time()
 
-    def open(self) -> None:
-        """Begin it for the GPU that the seat has now, unless it was begun."""
-        if not self.opened:
-            self._gpu, self._since = self._seat.gpu, asyncio.get_running_loop().time()
-            super().open()
-
-    async def usable(self) -> bool:
+    @property
+    def usable(self) -> bool:
         """Return whether it is of the seat's device, fresh and alive; a box that could not be started reports that when it is awaited."""
-        if self._seat.gpu != self._gpu or asyncio.get_running_loop().time() - self._since > STALE_S:
+        if self._seat.gpu != self._gpu or asyncio.get_running_loop().time() - self._since_s > STALE_S:
             return False
-        if not self.box.done() or self.box.exception() is not None:
-            return True
-        ended = asyncio.ensure_future(self.box.result().box.wait())
-        await asyncio.wait([ended], timeout=LOOK_S)
-        gone = ended.done()
-        ended.cancel()
-        return not gone
+        return not self.value.done() or self.value.exception() is not None or not self.value.result().box.ended

@@ -8,12 +8,12 @@ that the box printed or left behind was opened by name after untrusted code ran;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from sandbox.protocol.wire import BoxCause
 
@@ -128,6 +128,10 @@ class Box(Protocol):
     def uid(self) -> int:
         """The host uid that its processes have."""
 
+    @property
+    def ended(self) -> bool:
+        """Return whether it has begun to end, by itself or at a limit, or is lost."""
+
     def begin(self, wall_s: float) -> None:
         """Count its time, and at most so much of it, from now on: until here it has waited for what it is to do."""
 
@@ -184,3 +188,60 @@ async def settled(task: asyncio.Task[Result]) -> Result:
             task.exception()  # looked at, so that it is not reported as forgotten
         raise cancelled
     return task.result()
+
+
+class Held(Generic[Result]):
+    """A context that a task of its own opens and leaves, so that it may be opened in one place and closed in another.
+    value: once it is open, or why it is not."""
+
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[Result]]) -> None:
+        self.value: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._left = asyncio.Event()
+        self._holder = asyncio.create_task(self._hold(start))
+        self._holder.add_done_callback(self._close_value)
+
+    async def opened(self) -> Result:
+        """Return its value once it is open, or raise why it is not."""
+        return await asyncio.shield(self.value)
+
+    def leave(self) -> asyncio.Task[None]:
+        """Begin to leave it, or to give up opening it; return the task that ends when nothing of it is left."""
+        self._left.set()
+        if not self.value.done():
+            self._holder.cancel()
+        return self._holder
+
+    async def close(self) -> None:
+        """Leave it, and wait until nothing of it is left."""
+        await finish_despite_cancel(asyncio.wait([self.leave()]))
+        if not self._holder.cancelled():
+            self._holder.result()
+
+    async def _hold(self, start: Callable[[], AbstractAsyncContextManager[Result]]) -> None:
+        try:
+            async with start() as value:
+                self.value.set_result(value)
+                await self._left.wait()
+        except Exception as error:
+            if self.value.done():
+                raise
+            self.value.set_exception(error)
+
+    def _close_value(self, holder: asyncio.Task[None]) -> None:
+        if not self.value.done():
+            self.value.set_exception(IsolationBroken("it was closed before it was open"))
+        for future in (self.value, holder):  # seen: who waits for it gets it
+            if not future.cancelled():
+                future.exception()
+
+
+async def before_end(box: Box, work: Coroutine[Any, Any, Result], within_s: float) -> Result | None:
+    """Return the result of `work`; None where the box has ended before, or it takes longer than this."""
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(box.wait())
+    try:
+        await asyncio.wait(tasks, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -67,7 +67,7 @@ class BubblewrapIsolation(HostIsolation):
         memory_toolchain_dir = self._settings.memory_toolchain_dir
         toolchain = host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, memory_toolchain_dir)
         grant = gpu.NOTHING if spec.gpu is None or driver is None else gpu.plain(spec.gpu, driver, memory_toolchain_dir)
-        keep = self._protections
+        keep = self._keep(spec)
         # Everything of the host that the box sees, each with how.
         binds = [(bind, "--bind" if bind.writable else "--ro-bind") for bind in launch.binds(spec, toolchain, link_dir, keep, grant)]
         if grant.devices:
@@ -76,16 +76,15 @@ class BubblewrapIsolation(HostIsolation):
         # Counted in the box's own user namespace, so the host's processes of the same uid do not count (Linux 5.14).
         count = None if limited or not keep.process_limit else spec.limits.process_count
         limits = launch.rlimits(spec.limits, process_count=count) if keep.rlimits else {}
-        forks = spec.purpose is Purpose.FORK
         outer = [self._program, "--die-with-parent", "--new-session", "--unshare-uts", "--unshare-cgroup-try"]
         outer += ["--unshare-net"] if keep.own_network else []
         outer += ["--unshare-ipc"] if keep.own_ipc else []
-        if forks:  # its children take a box's uid, and then enter a box's namespaces, which are below its own; it has no rlimits to inherit
-            outer, limits = [*outer, *FORK_RIGHTS], {}
+        if spec.purpose is Purpose.FORK:  # its children take a box's uid, and then enter a box's namespaces, which are below its own
+            outer += FORK_RIGHTS
         else:
             outer += ["--unshare-user", *(["--unshare-pid", "--as-pid-1"] if keep.own_pids else [])]
             outer += ["--cap-drop", "ALL"] if keep.drop_capabilities else ["--cap-add", "ALL"]
-        if keep.no_nested_namespaces and not forks:
+        if keep.no_nested_namespaces:
             if not self._options:
                 help_run = subprocess.run([self._program, "--help"], capture_output=True, text=True, timeout=HELP_TIMEOUT_S, check=False)
                 self._options = help_run.stdout + help_run.stderr
@@ -93,7 +92,7 @@ class BubblewrapIsolation(HostIsolation):
         outer += ["--hostname", "box", *self._mounts(spec, toolchain, binds)]
         descriptors = []
         seccomp = profile("seccomp.bpf").read_bytes() if keep.seccomp else b""
-        if seccomp and not forks:  # a filter would be inherited
+        if seccomp:
             descriptors.append(os.memfd_create("seccomp", os.MFD_CLOEXEC))
             stack.callback(os.close, descriptors[0])
             os.write(descriptors[0], seccomp)
@@ -108,7 +107,7 @@ class BubblewrapIsolation(HostIsolation):
                 *launch.command(spec, paths, limited=limits, entered=entered, exit_pipe=exit_pipe),
             ],
             environment={"PATH": toolchain.path, **processes.labels(self._settings, spec.box_id)},
-            uid=slot_uid(spec.slot, spec.purpose) if self._root and keep.own_uid and not forks else os.geteuid(),
+            uid=slot_uid(spec.slot, spec.purpose) if self._root and keep.own_uid else os.geteuid(),
             binds=[str(bind.source) for bind, _ in binds] if self._root else (),
             tmp=tmp if keep.tmp_limit else None,
             descriptors=descriptors,

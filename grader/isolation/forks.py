@@ -10,13 +10,13 @@ import secrets
 import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import structlog
 
-from grader.isolation import Box, BoxExit, BoxSpec, IsolationBroken, Purpose
+from grader.isolation import Box, BoxSpec, Held, IsolationBroken, Purpose, before_end
 from grader.isolation.directories import hold_slot, link_directory, shared_slot_directory, slot_uid
 from grader.isolation.settings import BoxSettings
 from sandbox.protocol.box_start import FORK_SOCKET, NAMESPACES, READY
@@ -31,42 +31,31 @@ NS_GET_USERNS = 0xB701
 log = structlog.get_logger()
 
 
-class ForkParent:
-    """A parent from its start on. start: gives the link to it once it has imported, and what ends when it has ended. live_count: boxes that
-    hold it."""
+class ForkParent(Held[tuple[socket.socket, Box]]):
+    """A parent from its start on: the link to it once it has imported, and its box. live_count: boxes that hold it."""
 
-    def __init__(self, start: Callable[[], AbstractAsyncContextManager[tuple[socket.socket, asyncio.Future[BoxExit]]]]) -> None:
-        self._link: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
-        self._ending, self._begin_s = asyncio.Event(), asyncio.get_running_loop().time()
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[tuple[socket.socket, Box]]]) -> None:
+        super().__init__(start)
+        self._begin_s = asyncio.get_running_loop().time()
         self._use_count = self.live_count = 0
         self._failed = False
-        self.holder = asyncio.create_task(self._hold(start))
 
     @property
     def spent(self) -> bool:
         """Return whether it is to be replaced. One that could not be started is, too, but not before its time."""
         old = asyncio.get_running_loop().time() - self._begin_s > LIFE_S or self._use_count >= FORK_LIMIT
-        return old or (self.holder.done() and self._link.exception() is None and not self._failed)
-
-    @property
-    def imported(self) -> bool:
-        """Return whether it has imported, or could not."""
-        return self._link.done()
+        return old or (self.value.done() and self.value.exception() is None and self.value.result()[1].ended and not self._failed)
 
     async def ready(self) -> bool:
         """Wait until it has imported; False where it could not be started."""
         self._use_count += 1
-        await asyncio.wait([self._link])
-        return self._link.exception() is None and not self._failed
+        await asyncio.wait([self.value])
+        return self.value.exception() is None and not self._failed
 
     def fail(self) -> None:
         """Fork no more: a command did not enter its box. The next ones are started, as where it could not be started itself."""
         self._failed = True
         log.warning("fork_failed")
-
-    def end(self) -> None:
-        """End it."""
-        self._ending.set()
 
     def fork(self, first: int, confinement: Mapping[str, Any], ends: Sequence[int], entrances: Sequence[str]) -> None:
         """Have it fork the command of a box. first: the box's first process; ends: where its output, the report that it has entered and
@@ -83,21 +72,7 @@ class ForkParent:
             count = len(NAMESPACES) - os.path.sameopenfile(handles[NAMESPACES[0]], handles["user"])
             groups = [held(os.open(entrance, os.O_WRONLY | os.O_CLOEXEC)) for entrance in entrances]
             message = json.dumps({**confinement, "namespace_count": count}).encode()
-            socket.send_fds(self._link.result(), [message], [*(handles[name] for name in NAMESPACES), *ends, *groups])
-
-    async def _hold(self, start: Callable[[], AbstractAsyncContextManager[tuple[socket.socket, asyncio.Future[BoxExit]]]]) -> None:
-        try:
-            async with start() as (link, over):
-                self._link.set_result(link)
-                waits: list[asyncio.Future[Any]] = [asyncio.create_task(self._ending.wait()), over]
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                waits[0].cancel()
-        except Exception as error:  # noqa: BLE001  the commands of boxes are started, then
-            log.warning("fork_parent_failed", error=f"{type(error).__name__}: {error}")
-        finally:
-            if not self._link.done():
-                self._link.set_exception(IsolationBroken("a parent of boxes did not import"))
-                self._link.exception()  # seen: it was logged
+            socket.send_fds(self.value.result()[0], [message], [*(handles[name] for name in NAMESPACES), *ends, *groups])
 
 
 class ForkParents:
@@ -132,61 +107,55 @@ class ForkParents:
         """End them all; no box may be live."""
         for key in list(self._parents):
             self._retire(key)
-        for parent in self._retired:
-            if not parent.imported:
-                parent.holder.cancel()
-        await asyncio.gather(*(parent.holder for parent in self._retired), return_exceptions=True)
+        await asyncio.gather(*(parent.leave() for parent in self._retired), return_exceptions=True)
 
     def _retire(self, key: tuple[object, ...]) -> None:
         """Let it fork no more, and end it once none of its boxes is left: their commands are its children."""
-        parent = self._parents.pop(key)
-        self._retired.add(parent)
-        parent.holder.add_done_callback(lambda _: self._retired.discard(parent))
+        self._retired.add(self._parents.pop(key))
         self._end_unused()
 
     def _end_unused(self) -> None:
         for parent in self._retired:
             if parent.live_count == 0:
-                parent.end()
+                parent.leave().add_done_callback(lambda _, parent=parent: self._retired.discard(parent))  # type: ignore[misc]
 
     @asynccontextmanager
-    async def _started(self, spec: BoxSpec) -> AsyncIterator[tuple[socket.socket, asyncio.Future[BoxExit]]]:
-        """Start the parent of such boxes; give the link to it, and its end."""
-        with (
-            hold_slot(shared_slot_directory()) as slot,
-            link_directory(self._settings, replace(spec, link_dir=None)) as link_dir,
-            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
-        ):
-            directory = os.open(link_dir, os.O_PATH | os.O_CLOEXEC)  # whose name may be too long for an address
-            listener.bind(f"/proc/self/fd/{directory}/{FORK_SOCKET}")
-            os.close(directory)
-            listener.listen(1)
-            listener.setblocking(False)
-            limits = replace(spec.limits, wall_s=2 * LIFE_S, cpu_s=LIFE_S)
-            parent = replace(spec, purpose=Purpose.FORK, argv=spec.fork_argv, fork_argv=(), limits=limits, slot=slot, link_dir=link_dir)
-            async with self._start_box(replace(parent, box_id=f"forks-{secrets.token_hex(8)}")) as box:
-                over = asyncio.ensure_future(box.wait())
-                imported = asyncio.create_task(_imported(listener, slot_uid(slot, Purpose.FORK)))
-                try:
-                    await asyncio.wait([imported, over], timeout=IMPORT_S, return_when=asyncio.FIRST_COMPLETED)
-                    if not imported.done() or imported.exception():
+    async def _started(self, spec: BoxSpec) -> AsyncIterator[tuple[socket.socket, Box]]:
+        """Start the parent of such boxes; give the link to it, and its own box."""
+        limits = replace(spec.limits, wall_s=2 * LIFE_S, cpu_s=LIFE_S)
+        parent = replace(spec, purpose=Purpose.FORK, argv=spec.fork_argv, fork_argv=(), limits=limits, out_dir=None, tool_dir=None)
+        try:
+            with (
+                hold_slot(shared_slot_directory()) as slot,
+                link_directory(self._settings, replace(spec, link_dir=None)) as link_dir,
+                socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+            ):
+                directory = os.open(link_dir, os.O_PATH | os.O_CLOEXEC)  # whose name may be too long for an address
+                listener.bind(f"/proc/self/fd/{directory}/{FORK_SOCKET}")
+                os.close(directory)
+                listener.listen(1)
+                listener.setblocking(False)
+                box_id = f"forks-{secrets.token_hex(8)}"
+                async with self._start_box(replace(parent, box_id=box_id, slot=slot, link_dir=link_dir)) as box:
+                    link = await before_end(box, _imported(listener, slot_uid(slot, Purpose.FORK)), IMPORT_S)
+                    if link is None:
                         output = (await box.kill()).output.decode(errors="replace")
                         raise IsolationBroken(f"the parent of boxes did not import: {output[-OUTPUT_CHARACTERS:]}")
-                    with imported.result() as link:
-                        yield link, over
-                finally:
-                    imported.cancel()
-                    over.cancel()
-                    await asyncio.gather(imported, over, return_exceptions=True)
+                    with link:
+                        yield link, box
+        except Exception as error:
+            log.warning("fork_parent_failed", error=f"{type(error).__name__}: {error}")
+            raise  # the commands of boxes are started, then
 
 
-async def _imported(listener: socket.socket, uid: int) -> socket.socket:
-    """Return the link to a parent once it has taken this uid and imported; IsolationBroken where it ends before."""
+async def _imported(listener: socket.socket, uid: int) -> socket.socket | None:
+    """Return the link to a parent once it has taken this uid and imported; None where it ends before."""
     loop = asyncio.get_running_loop()
     link, _ = await loop.sock_accept(listener)
     link.setblocking(False)
-    await loop.sock_sendall(link, str(uid).encode())
-    if not await loop.sock_recv(link, len(READY)):
-        link.close()
-        raise IsolationBroken("it ended")
-    return link
+    with suppress(OSError):
+        await loop.sock_sendall(link, str(uid).encode())
+        if await loop.sock_recv(link, len(READY)):
+            return link
+    link.close()
+    return None

@@ -11,7 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,7 @@ class HostBox(SupervisedBox):
     def __init__(
         self, spec: BoxSpec, launch: Launch, cgroup: BoxCgroup | None, protections: Protections, parent: ForkParent | None = None
     ) -> None:
-        # A parent's descendants are other boxes' processes, each of which has limits of its own; it runs nothing of a submission itself.
-        super().__init__(spec, launch.uid, watch_memory=protections.memory_limit and spec.purpose is not Purpose.FORK)
+        super().__init__(spec, launch.uid, watch_memory=protections.memory_limit)
         self._launch, self._cgroup, self._protections, self._parent = launch, cgroup, protections, parent
         self._has_own_uid = launch.uid != os.geteuid()
         self._process: asyncio.subprocess.Process | None = None
@@ -137,7 +136,7 @@ class HostBox(SupervisedBox):
 
     async def _watch_processes(self) -> None:
         """Hold the limits of a box that has no cgroup to do it."""
-        if self._cgroup is not None or self._spec.purpose is Purpose.FORK:
+        if self._cgroup is not None or not (self._protections.memory_limit or self._protections.process_limit):
             return
         while True:
             resident_bytes, count = await asyncio.to_thread(self._usage)
@@ -243,6 +242,14 @@ class HostIsolation(ABC):
     def _launch(self, spec: BoxSpec, link_dir: Path, driver: DriverFiles | None, stack: ExitStack, *, limited: bool) -> Launch:
         """Prepare a box. driver: of its GPU; stack: closed when the box is gone; limited: it has a cgroup."""
 
+    def _keep(self, spec: BoxSpec) -> Protections:
+        """Return the protections of a box, next to its cgroup. What a parent has beyond a box's walls its children would inherit, who get
+        their own; and they descend from it, so that who watches it would count them."""
+        if spec.purpose is not Purpose.FORK:
+            return self._protections
+        unwatched = replace(self._protections, memory_limit=False, process_limit=False)
+        return replace(unwatched, rlimits=False, seccomp=False, own_uid=False, no_nested_namespaces=False)
+
     def _parent(self, spec: BoxSpec) -> AbstractAsyncContextManager[ForkParent | None]:
         """Hold what forks the command of such a box; None where it is started."""
         return nullcontext()
@@ -273,7 +280,7 @@ class HostIsolation(ABC):
             link_dir = stack.enter_context(link_directory(self._settings, spec))
             cgroup = self._cgroup(spec, stack)
             launch = self._launch(spec, link_dir, driver, stack, limited=cgroup is not None)
-            async with live(HostBox(spec, launch, cgroup, self._protections, parent)) as box:
+            async with live(HostBox(spec, launch, cgroup, self._keep(spec), parent)) as box:
                 yield box
 
     def _cgroup(self, spec: BoxSpec, stack: ExitStack) -> BoxCgroup | None:

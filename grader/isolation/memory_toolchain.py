@@ -54,6 +54,12 @@ _PYTHON = Path(sys.base_prefix).resolve() / "lib" / f"python{sys.version_info.ma
 _NEVER = {"/usr/share", "/usr/src", "/usr/games", "/usr/local/share", "/usr/local/src", "/usr/local/games", str(_PYTHON / "test")}
 _NEVER |= {str(_PYTHON / "site-packages")} if sys.prefix != sys.base_prefix else set()
 _NEVER_BELOW = ("-linux-gnu/dri", *(f"/site-packages/{package}" for package in ("playwright", "torch/test", "pip", "mypy", "ray")))
+_NEVER_BELOW += ("/triton/backends/amd/lib", "/include/node", "/libexec/valgrind", "-linux-gnu/valgrind")
+# Programs for containers and developers, and archives where no linker looks.
+_NEEDLESS = re.compile(
+    r".*/s?bin/(node|terraform|buf|ruff|ctr|runc|(docker|containerd)[\w-]*|[\w-]+-lto-dump-\d+)|.*/torch/bin/test_\w+"
+    r"|.*/(triton/backends|llvm-\d+|config-3\.[^/]+)/.*\.a"
+)
 
 
 class MemoryToolchainUnavailable(IsolationBroken):
@@ -187,8 +193,6 @@ def take(directory: Path, parts: list[ToolchainPart]) -> int | None:
         opened.callback(os.close, lock)
         if _lock_alone(lock) and is_there(lock, directory) and not is_whole(lock):
             try:
-                for leftover in directory.iterdir():  # its maker died
-                    remove_tree(leftover)
                 copy(parts, directory, lock)
                 os.fchmod(lock, WHOLE_MODE)
             except BaseException:
@@ -296,8 +300,9 @@ def _add_below(parts: list[ToolchainPart], path: str, hidden: frozenset[str]) ->
                     continue
                 if stat.S_ISDIR(facts.st_mode):
                     waiting.append(entry.path)
-                if stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode):
-                    parts.append((entry.path, facts))
+                elif not (stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode)) or _NEEDLESS.fullmatch(entry.path):
+                    continue
+                parts.append((entry.path, facts))
 
 
 def left_out(path: str) -> bool:

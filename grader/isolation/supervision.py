@@ -94,6 +94,11 @@ class SupervisedBox(ABC):
         self._begun = asyncio.Event()
         self.begin(spec.limits.wall_s)
 
+    @property
+    def ended(self) -> bool:
+        """Return whether it has begun to end."""
+        return self._cause is not None or self._exit.done()
+
     def begin(self, wall_s: float) -> None:
         """Count its time from now on."""
         self._wall_s, self._begin_ns = wall_s, time.monotonic_ns()

@@ -130,7 +130,7 @@ class Cage:
         async with isolation.start(wanted) as box:
             if wanted.fork_argv and not any(name.startswith("own_") for name in without):  # else it was started
                 (parent,) = isolation._parents._parents.values()
-                assert parent._link.exception() is None
+                assert parent.value.exception() is None
             yield box
         if self.name == "forks":  # its parent, before somebody looks for what is left
             await isolation.close()

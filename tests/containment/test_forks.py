@@ -215,7 +215,7 @@ async def test_a_parent_that_died_is_replaced(cage):
         (parent,) = isolation._parents._parents.values()
         pids.append(parent)
         await kill_parents(cage)
-        await asyncio.wait([parent.holder], timeout=60)
+        await asyncio.wait_for(parent.value.result()[1].wait(), timeout=60)
     assert pids[0] is not pids[1]
     await isolation.close()
 
@@ -262,7 +262,7 @@ async def test_what_boxes_use_is_not_their_parents(cage):
         async with isolation.start(spec) as one, isolation.start(replace(spec, box_id=f"{spec.box_id}b", slot=cage.slot)) as other:
             (parent,) = isolation._parents._parents.values()
             assert [(await box.wait()).output for box in (one, other)] == [b"104857600\n"] * 2
-    assert not parent.holder.done()
+    assert not parent.value.result()[1].ended
     await isolation.close()
 
 

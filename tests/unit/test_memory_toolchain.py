@@ -109,6 +109,19 @@ def test_a_second_server_takes_the_copy_of_the_first(tree: Path, tmp_path: Path)
     os.close(third)
 
 
+def test_a_copy_has_no_program_or_archive_that_no_box_needs(tmp_path: Path) -> None:
+    """It has compilers, their libraries, and what Triton and torch load."""
+    needed = ("bin/g++", "bin/ptxas", "sbin/ldconfig", "lib/x86_64-linux-gnu/libc.a", "lib64/libcudart_static.a", "llvm-14/lib/libLLVM.so")
+    needed += ("triton/backends/nvidia/lib/libdevice.10.bc", "triton/backends/nvidia/bin/ptxas", "torch/bin/torch_shm_manager")
+    needless = ("bin/node", "sbin/dockerd", "bin/containerd-shim-runc-v2", "llvm-14/lib/libLLVMCore.a", "torch/bin/test_api")
+    needless += ("triton/backends/amd/lib/codegen.so", "triton/backends/nvidia/lib/cupti/libcupti_static.a")
+    for name in (*needed, *needless):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    names = {path.removeprefix(f"{tmp_path}/") for path, _ in parts(tmp_path)}
+    assert names.issuperset(needed) and not names & {*needless}
+
+
 def test_a_copy_whose_maker_died_is_made_anew(tree: Path, tmp_path: Path) -> None:
     leftover = mirrored(tmp_path / "copy", tree / "bin")
     leftover.mkdir(parents=True)

@@ -15,8 +15,9 @@ import pytest
 from grader.dispatch import warm_boxes
 from grader.dispatch.warm_boxes import BOX_BYTES, SPARE_BYTES, WarmBoxes
 from grader.errors import SandboxBroken
+from grader.grading import attempt
 from grader.grading.attempt import JobPipes, started
-from grader.isolation import Box, BoxSpec, GpuAccess, IsolationBroken, Purpose
+from grader.isolation import Box, BoxSpec, GpuAccess, Held, IsolationBroken, Purpose
 from sandbox.protocol.box_files import GO, READY
 from tests import fakes
 from tests.unit.pipeline_fleets import until
@@ -119,7 +120,7 @@ async def used(pool: WarmBoxes, spec: BoxSpec) -> Path:
 async def filled(pool: WarmBoxes, tmp_path: Path) -> None:
     """Use a box, so that another one waits."""
     await used(pool, of(tmp_path))
-    await until(lambda: pool._waiting)
+    await until(pool._waiting)
 
 
 def waiting(boxes: Boxes, count: int) -> Callable[[], bool]:
@@ -130,7 +131,7 @@ async def test_the_second_job_gets_a_box_that_waits(make, boxes, tmp_path) -> No
     """A slot, a name and a directory of its own: nothing of a job was there before. Its time is the job's, from when it is given one."""
     async with make() as pool:
         assert await used(pool, of(tmp_path)) == of(tmp_path).link_dir
-        await until(lambda: pool._waiting)
+        await until(pool._waiting)
         async with pool.run_box(of(tmp_path, number=1, wall_s=33.0)) as taken:
             assert taken.link_dir == tmp_path / "warm0" and (pool.hit_count, pool.miss_count) == (1, 1)
             box = boxes.boxes[1]
@@ -148,7 +149,7 @@ async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
     async with make() as pool:
         for _ in range(2):
             await used(pool, first)
-        await until(lambda: pool._waiting)
+        await until(pool._waiting)
         async with pool.run_box(second):
             assert pool.hit_count == 0
         async with pool.run_box(first):
@@ -163,9 +164,9 @@ async def test_a_box_for_a_gpu_is_started_next_to_a_gpu_where_cores_are_free(mak
         for _ in range(2):
             await used(pool, on_gpu(tmp_path))
         await asyncio.sleep(0.05)
-        assert bool(pool._waiting) is filled
+        assert bool(pool._waiting()) is filled
         pool.times("a", busy=False)
-        await until(lambda: pool._waiting)
+        await until(pool._waiting)
 
 
 @pytest.mark.parametrize(("cores", "at_once"), [(64, 3), (16, 1), (4, 0)])
@@ -186,7 +187,7 @@ async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make,
             assert len(boxes.open) == 1 + (3 if at_once else 0)
         boxes.imports.clear()
         async with pool.run_box(on_gpu(tmp_path, number=1)):
-            await until(lambda: len(pool._starting) == min(1, at_once))
+            await until(lambda: len(pool._boxes) - len(pool._waiting()) == min(1, at_once))
     assert boxes.open == []
 
 
@@ -195,7 +196,7 @@ async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
         await filled(pool, tmp_path)
         async with pool.run_box(of(tmp_path)) as first, pool.run_box(of(tmp_path, number=1)) as second:
             assert first.box is not second.box and first.link_dir != second.link_dir
-        await until(lambda: pool._waiting)
+        await until(pool._waiting)
         entered = pool.run_box(of(tmp_path, number=2))
         one = await entered.__aenter__()
         await entered.__aexit__(None, None, None)  # cancelled between the two
@@ -232,7 +233,7 @@ async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path
         await asyncio.sleep(0.05)
         assert boxes.open == []
         pool.times("b", busy=False)
-        await until(lambda: pool._waiting)
+        await until(pool._waiting)
         pool.times("c", busy=True)
         await asyncio.sleep(0.05)
         assert len(boxes.open) == 1
@@ -254,7 +255,7 @@ async def test_a_box_does_not_wait_for_ever(make, boxes, tmp_path, monkeypatch) 
         await filled(pool, tmp_path)
         first = boxes.boxes[-1]
         now[0] = 601.0
-        await until(lambda: boxes.boxes[-1] is not first and pool._waiting)
+        await until(lambda: boxes.boxes[-1] is not first and pool._waiting())
         assert len(boxes.open) == 1
 
 
@@ -266,14 +267,13 @@ async def test_the_pool_shrinks_with_the_hosts_memory(make, boxes, tmp_path, mon
         await asyncio.sleep(0.05)
         assert boxes.open == []
         free[0] += 1
-        await until(lambda: pool._waiting)
+        await until(pool._waiting)
         free[0] = SPARE_BYTES - 1
         await until(waiting(boxes, 0))
 
 
-async def test_where_no_box_starts_jobs_say_so_and_the_server_goes_on(make, boxes, tmp_path, monkeypatch) -> None:
+async def test_where_no_box_starts_jobs_say_so_and_the_server_goes_on(make, boxes, tmp_path) -> None:
     """Tried again only when a job asks for one."""
-    monkeypatch.setattr(warm_boxes, "PAUSE_S", 0.0)
     async with make(1) as pool:
         await filled(pool, tmp_path)
         boxes.broken = True
@@ -296,13 +296,43 @@ async def test_a_box_that_can_not_be_removed_is_the_fault_of_the_job_that_had_it
 
 
 async def test_one_that_never_says_that_it_waits_is_ended(make, boxes, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(warm_boxes, "IMPORT_S", 0.05)
+    monkeypatch.setattr(attempt, "IMPORT_S", 0.05)
     boxes.imports.clear()
     async with make(1) as pool:
         await used(pool, of(tmp_path))
         await until(lambda: len(boxes.specs) == 2)
         await until(waiting(boxes, 0))
-        assert not pool._waiting
+        assert not pool._waiting()
+
+
+async def test_a_held_box_is_closed_by_others_than_who_opened_it(boxes, tmp_path) -> None:
+    """Also when who waited for it was cancelled, before it is open, and where it can't be removed."""
+    spec, begin = replace(SPEC, link_dir=tmp_path), asyncio.Event()
+
+    @asynccontextmanager
+    async def late() -> AsyncIterator[Box]:
+        await begin.wait()
+        async with boxes.start(spec) as box:
+            yield box
+
+    held = Held(late)
+    waiter = asyncio.create_task(held.opened())
+    await asyncio.sleep(0)
+    waiter.cancel()
+    begin.set()
+    assert not (await held.opened()).ended and boxes.open == [spec]
+    await held.close()
+    assert boxes.open == []
+    begin.clear()
+    early = Held(late)
+    await early.close()
+    with pytest.raises(IsolationBroken, match="before it was open"):
+        await early.opened()
+    begin.set()
+    boxes.stuck = True
+    await (stuck := Held(late)).opened()
+    with pytest.raises(IsolationBroken, match="still there"):
+        await stuck.close()
 
 
 # -- the pipes -----------------------------------------------------------------------------------------------------------

@@ -147,6 +147,10 @@ class _StubBox:
     def __init__(self, process: asyncio.subprocess.Process | None) -> None:
         self._process = process
 
+    @property
+    def ended(self) -> bool:
+        return self._process is None or self._process.returncode is not None
+
     async def wait(self) -> BoxExit:
         code = await self._process.wait() if self._process is not None else 0
         return BoxExit(cause=BoxCause.SIGNALLED, signal=-code) if code < 0 else BoxExit(cause=BoxCause.EXITED, exit_code=0)
