@@ -23,6 +23,7 @@ import structlog
 from grader import devices
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
 from grader.isolation import GpuAccess
+from grader.isolation.launch import waiting
 from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire
 
@@ -182,7 +183,7 @@ JudgeMaker = Callable[..., JudgeProcess]
 def judge_environment(environment: Mapping[str, str], gpu: GpuAccess | None, cache_dir: Path | None) -> dict[str, str]:
     """A judge's environment variables: the server's, and the one GPU that it may see."""
     carried = (environment["PYTHONPATH"],) if environment.get("PYTHONPATH") else ()
-    variables = {**environment, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
+    variables = {**environment, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1", **waiting(gpu)}
     if gpu is not None:
         variables |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
         variables["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # next to what boxes see
