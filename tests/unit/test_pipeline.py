@@ -64,7 +64,7 @@ async def test_a_box_is_forked_neither_for_a_rank_nor_in_a_competition(make, box
     await graded(make(), competing(lease(), competition_id, mode))
     for run in boxes.runs:
         assert bool(run.fork_argv) is (mode is not wire.Mode.RANKED and not competition_id)
-        assert not run.fork_argv or run.fork_argv[6:] == ("sandbox.runner.run", *run.argv[5:])
+        assert not run.fork_argv or run.fork_argv[6:] == ("sandbox.runner.run", *run.argv[5:], "--import-device", "emulated")
 
 
 @pytest.mark.parametrize("device_kind", ["cuda", "emulated"])
