@@ -293,7 +293,7 @@ class QueuedReservation:
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
         self.choice, self.current = choice, lane
         self._lanes = lanes
-        self.idle = False  # whether the lane was free when its environment was requested
+        self.idle = False  # whether the lane was free when it settled
         self.assigned: asyncio.Future[DeviceLane]  # while it waits for a lane, since start_s of the loop's clock
         self.start_s = 0.0
 
@@ -312,13 +312,18 @@ class QueuedReservation:
         """Return whether another attempt needs this lane, now or once its kernel is built."""
         return self._lanes.contended(self.current)
 
-    async def environment(self) -> wire.Environment:
-        """Return the environment of the lane's judge."""
+    async def settle(self) -> None:
+        """Wait a moment for the check after the lane's last job; then set `idle`."""
         if self.current.health_check_task is not None and self.current.reservation_count == 1:
             await asyncio.wait([self.current.health_check_task], timeout=CHECK_PATIENCE_S)
-        if self.current.status is LaneState.FREE:
-            self.idle = True
-        elif self.current.reported_environment is not None:  # somebody else's untrusted code may run there: no judge is started next to it
+        self.idle = self.current.status is LaneState.FREE
+
+    async def environment(self) -> wire.Environment:
+        """Return the environment of the lane's judge."""
+        await self.settle()
+        if (
+            self.current.status is not LaneState.FREE and self.current.reported_environment is not None
+        ):  # somebody else's untrusted code may run there: no judge is started next to it
             return self.current.reported_environment
         try:
             return await self.current.look_up()

@@ -220,6 +220,9 @@ class LaneReservation(Protocol):
     def contended(self) -> bool:
         """Return whether more attempts have a place at lanes like this one than there are such lanes."""
 
+    async def settle(self) -> None:
+        """Wait a moment for the device if it is being checked; `idle` is known then."""
+
     async def environment(self) -> wire.Environment:
         """Return the environment that reports from this lane name."""
 
