@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -392,6 +393,8 @@ with (place / "log").open("a") as log:
     log.flush()
     if (place / "sick").exists():
         raise SystemExit(7)
+    if (place / "gate").exists():
+        (place / "gate").read_text()
     say(wire.Environment(device="fake " + kind, device_kind=kind, clock=wire.Clock.HOST, device_uuid=uuid, architecture="sm_90"))
     for line in sys.stdin.buffer:
         message, todo = wire.decode(line), order()
@@ -472,6 +475,11 @@ class Judges:
     def sicken(self, lane: str) -> None:
         """Let the lane's judge not start any more."""
         (self._place(lane) / "sick").touch()
+
+    def delay(self, lane: str) -> Path:
+        """Let the lane's judge say nothing until this pipe is written to."""
+        os.mkfifo(gate := self._place(lane) / "gate")
+        return gate
 
     def log(self, lane: str) -> list[str]:
         """What the lane's judges went through."""

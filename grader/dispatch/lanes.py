@@ -23,6 +23,7 @@ import structlog
 from grader import devices
 from grader.errors import DeviceQuarantined, JudgeBroken, NoSuchDevice
 from grader.isolation import GpuAccess
+from grader.isolation.launch import waiting
 from grader.observability.observer import LaneNow, LaneState
 from sandbox.protocol import wire
 
@@ -182,7 +183,7 @@ JudgeMaker = Callable[..., JudgeProcess]
 def judge_environment(environment: Mapping[str, str], gpu: GpuAccess | None, cache_dir: Path | None) -> dict[str, str]:
     """A judge's environment variables: the server's, and the one GPU that it may see."""
     carried = (environment["PYTHONPATH"],) if environment.get("PYTHONPATH") else ()
-    variables = {**environment, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1"}
+    variables = {**environment, "PYTHONPATH": os.pathsep.join((str(PACKAGE_DIR), *carried)), "PYTHONUNBUFFERED": "1", **waiting(gpu)}
     if gpu is not None:
         variables |= {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TRITON_CACHE_DIR": str(gpu.triton_dir)}
         variables["GRADER_DEVICE_KNOWN"] = f"{gpu.triton_dir}.known"  # next to what boxes see
@@ -292,7 +293,7 @@ class QueuedReservation:
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
         self.choice, self.current = choice, lane
         self._lanes = lanes
-        self.idle = False  # whether the lane was free when its environment was requested
+        self.idle = False  # whether the lane was free when it settled
         self.assigned: asyncio.Future[DeviceLane]  # while it waits for a lane, since start_s of the loop's clock
         self.start_s = 0.0
 
@@ -311,14 +312,19 @@ class QueuedReservation:
         """Return whether another attempt needs this lane, now or once its kernel is built."""
         return self._lanes.contended(self.current)
 
-    async def environment(self) -> wire.Environment:
-        """Return the environment of the lane's judge."""
+    async def settle(self) -> None:
+        """Wait a moment for the check after the lane's last job, unless another gets the lane then; then set `idle`."""
         goes_to_another = any(reservation.current.is_like(self.current) for reservation in self._lanes.waiting)
         if self.current.health_check_task is not None and not goes_to_another:
             await asyncio.wait([self.current.health_check_task], timeout=CHECK_PATIENCE_S)
-        if self.current.status is LaneState.FREE:
-            self.idle = True
-        elif self.current.reported_environment is not None:  # somebody else's untrusted code may run there: no judge is started next to it
+        self.idle, self._settled = self.current.status is LaneState.FREE, True
+
+    async def environment(self) -> wire.Environment:
+        """Return the environment of the lane's judge."""
+        if not self._settled:
+            await self.settle()
+        # Somebody else's untrusted code may run there: no judge is started next to it.
+        if self.current.status is not LaneState.FREE and self.current.reported_environment is not None:
             return self.current.reported_environment
         try:
             return await self.current.look_up()

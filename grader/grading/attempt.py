@@ -174,6 +174,9 @@ class LaneReservation(Protocol):
     def contended(self) -> bool:
         """Return whether more attempts have a place at lanes like this one than there are such lanes."""
 
+    async def settle(self) -> None:
+        """Wait a moment for the device if it is being checked; `idle` is known then."""
+
     async def environment(self) -> wire.Environment:
         """Return the environment that reports from this lane name."""
 
@@ -391,11 +394,12 @@ class Attempt:
         # A competition has one process for each box: what is forked shares the layout of its memory with the boxes before and after it.
         forks = tool is None and submission.mode is not wire.Mode.RANKED and not submission.competition_id
         runner, arguments = "sandbox.runner.run", ("{link}/judge.sock", *options)
+        forked = (*arguments, *(("--import-device", self.seat.kind) if gpu is None else ()))
         return BoxSpec(
             box_id=f"{self.work.box_id}-run" + (f"-{number}" if number else ""),
             purpose=Purpose.RUN,
             argv=(*command, *module_argv(runner, *arguments)),
-            fork_argv=module_argv("sandbox.fork_server", f"{{link}}/{FORK_SOCKET}", runner, *arguments) if forks else (),
+            fork_argv=module_argv("sandbox.fork_server", f"{{link}}/{FORK_SOCKET}", runner, *forked) if forks else (),
             limits=self.host.profile.run_limits(self.problem, submission.mode, on_gpu=gpu is not None, measure_s=submission.measure_s),
             slot=self.work.slot,
             link_dir=self.work.link_dir,

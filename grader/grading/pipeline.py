@@ -50,13 +50,16 @@ async def grade(lease: Lease, host: Host) -> AsyncIterator[wire.Fact]:
     with StepClock(host=host) as steps:
         steps.enter(Step.DEVICE)
         with host.seat(submission.device_kind) as seat, host.workspace(lease) as work:
-            environment = await seat.environment()
-            steps.follow(environment)
-            problem = problem_for(environment.device_kind, lease.problem.spec, hidden=runs_hidden(lease))
+            await seat.settle()
+            problem = problem_for(seat.kind, lease.problem.spec, hidden=runs_hidden(lease))
+            environment = wire.Environment(device="", device_kind=seat.kind, clock=wire.Clock.HOST)  # until the judge says more
             attempt = Attempt(lease=lease, host=host, seat=seat, work=work, environment=environment, problem=problem, steps=steps)
-            yield replace(environment, isolation=host.isolation.NAME)
-            yield wire.Progress(stage=wire.Stage.BUILDING)
-            async with attempt.started_early() as open_run_box:
+            async with attempt.started_early() as open_run_box:  # it imports while a judge does that has to be started
+                environment = await seat.environment()
+                attempt = replace(attempt, environment=environment)
+                steps.follow(environment)
+                yield replace(environment, isolation=host.isolation.NAME)
+                yield wire.Progress(stage=wire.Stage.BUILDING)
                 build = await build_artifact(lease, host, work, environment, steps)
                 yield build
                 if build.outcome is BuildOutcome.BUILT:
@@ -205,7 +208,7 @@ def problem_for(device_kind: str, spec: wire.ProblemSpec, *, hidden: bool = True
     )
     if not workloads:
         kind = "workload" if hidden else "public workload"
-        text = f"problem {spec.problem_id!r} has no {kind} for the device {device_kind!r}; add one, or leave device_kind out of one"
+        text = f"problem {spec.problem_id!r} has no {kind} for the device '{device_kind}'; add one, or leave device_kind out of one"
         raise ProblemBroken(text)
     return replace(spec, workloads=workloads)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader.isolation import LIB, LINK, OUT, SRC, BoxSpec, Limits, Purpose
+from grader.isolation import LIB, LINK, OUT, SRC, BoxSpec, GpuAccess, Limits, Purpose
 from grader.isolation.directories import slot_uid
 from grader.isolation.gpu import NOTHING, Grant
 from grader.isolation.settings import BoxSettings, Protections
@@ -60,6 +60,12 @@ def filled(word: str, paths: Mapping[str, str]) -> str:
     return word
 
 
+def waiting(gpu: GpuAccess | None) -> dict[str, str]:
+    """Return how threads of OpenMP wait, alike in judge, baseline and box. Where the host's cores run kernels they sleep: spinning for
+    milliseconds after each operation of torch took half of a judge's time, from the kernel's cores."""
+    return {"OMP_WAIT_POLICY": "PASSIVE"} if gpu is None else {}
+
+
 def environment(spec: BoxSpec, path: str, home: str = "/tmp", *, grant: Grant = NOTHING) -> dict[str, str]:
     """Return the whole environment of a box; nothing of the server's gets in."""
     fixed = {
@@ -75,6 +81,7 @@ def environment(spec: BoxSpec, path: str, home: str = "/tmp", *, grant: Grant = 
         "CCACHE_DISABLE": "1",
         "CUDA_MPS_PIPE_DIRECTORY": "/nonexistent",
         "NVIDIA_VISIBLE_DEVICES": "void",
+        **waiting(spec.gpu),
         **box_modules.variable(),
     }
     return {**fixed, **dict(grant.environment), **dict(spec.environment)}

@@ -109,12 +109,12 @@ def _proportional_bytes(pid: int, *, otherwise: int) -> int:
 def labelled(**wanted: str) -> dict[int, dict[str, str]]:
     """Return the processes whose environment began with these variables, with that environment."""
     environments = {}
-    for pid in table():
+    for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208  no Path for each
         with contextlib.suppress(OSError):
             entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
             environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
             if all(environment.get(name) == value for name, value in wanted.items()):
-                environments[pid] = environment
+                environments[int(pid)] = environment
     return environments
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grader_extensions.emulated_cuda.emulated_torch import install as install
+from sandbox.languages.python_module import EMULATED_VARIABLES
 from sandbox.protocol import wire
 
 if TYPE_CHECKING:
@@ -18,6 +22,14 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
     from grader_extensions.emulated_cuda import gcc
 
     return gcc.prepare(job, sources, files, place, chosen)
+
+
+def preload(language: str) -> None:
+    """Import what kernels of a language's module may need, in a process that forks many boxes."""
+    if language == "sandbox.languages.python":
+        os.environ.update(EMULATED_VARIABLES)  # Triton reads it when its own functions are made
+        with suppress(ImportError):
+            importlib.import_module("triton.runtime.interpreter")
 
 
 def unsupported(log: str, text: str) -> str | None:

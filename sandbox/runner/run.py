@@ -61,8 +61,9 @@ def preload(arguments: list[str]) -> None:
     """Import what the command line names, before there is a job. A device is not opened: a box that waits leaves a GPU alone."""
     fix_triton_key()
     gc.disable()  # a third of the import of torch would go into looking for garbage
-    if "--language" in arguments:
-        importlib.import_module(arguments[arguments.index("--language") + 1])
+    language = arguments[arguments.index("--language") + 1] if "--language" in arguments else ""
+    if language:
+        importlib.import_module(language)
     if "--preload" in arguments:
         import torch
 
@@ -72,7 +73,7 @@ def preload(arguments: list[str]) -> None:
         kind = arguments[arguments.index("--import-device") + 1]
         devices.implementation(kind)
         if device_info(kind).emulates_cuda:
-            box_modules.emulated()
+            box_modules.emulated().preload(language)
     gc.freeze()  # nor is all that looked at later
     gc.enable()
 

@@ -110,7 +110,7 @@ async def test_a_live_box_gets_only_its_own_environment(docker_cage, engine, mon
     assert os.environ["GRADER_TEST_SECRET"] == "hunter2"
     assert {entry.split("=")[0] for entry in facts["Config"]["Env"]} <= {
         "PATH", "HOME", "TMPDIR", "LANG", "USER", "LOGNAME", "OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED",
-        "CCACHE_DISABLE", "CUDA_MPS_PIPE_DIRECTORY", "NVIDIA_VISIBLE_DEVICES", "GRADER_BOX_MODULES",
+        "CCACHE_DISABLE", "CUDA_MPS_PIPE_DIRECTORY", "NVIDIA_VISIBLE_DEVICES", "GRADER_BOX_MODULES", "OMP_WAIT_POLICY",
     }  # fmt: skip
 
 

@@ -61,6 +61,9 @@ async def test_a_judges_variables_are_the_lanes(make, tmp_path) -> None:
     assert (made["TRITON_CACHE_DIR"], made["GRADER_COMPILE_CACHE"]) == (str(tmp_path), str(tmp_path / "cache"))
     assert made["PYTHONPATH"].endswith(":/carried")
     assert "TRITON_CACHE_DIR" not in judge_environment({}, None, tmp_path)
+    # Where the host's cores run kernels, threads that wait sleep, in the box as well; a GPU's host has cores for them.
+    emulated = judge_environment({}, None, tmp_path)
+    assert emulated["OMP_WAIT_POLICY"] == "PASSIVE" and "OMP_WAIT_POLICY" not in made
 
 
 async def test_every_gpu_has_a_triton_directory_that_boxes_can_read(make) -> None:

@@ -64,7 +64,17 @@ async def test_a_box_is_forked_neither_for_a_rank_nor_in_a_competition(make, box
     await graded(make(), competing(lease(), competition_id, mode))
     for run in boxes.runs:
         assert bool(run.fork_argv) is (mode is not wire.Mode.RANKED and not competition_id)
-        assert not run.fork_argv or run.fork_argv[6:] == ("sandbox.runner.run", *run.argv[5:])
+        assert not run.fork_argv or run.fork_argv[6:] == ("sandbox.runner.run", *run.argv[5:], "--import-device", "emulated")
+
+
+async def test_a_run_box_starts_while_its_judge_does(make, boxes, judges) -> None:
+    """Each imports torch: of a server that has just been started nobody waits for one import after the other."""
+    gate = judges.delay("emulated")
+    job = asyncio.ensure_future(graded(make()))
+    await until(lambda: boxes.runs)
+    assert not job.done() and Purpose.BUILD not in {spec.purpose for spec in boxes.specs}
+    await asyncio.to_thread(gate.write_text, "")
+    assert isinstance((await job)[0], wire.Environment)
 
 
 @pytest.mark.parametrize("device_kind", ["cuda", "emulated"])

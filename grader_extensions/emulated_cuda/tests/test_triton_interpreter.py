@@ -63,6 +63,17 @@ def ran(place: Path, program: str, how: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
+def test_a_parent_of_boxes_imports_the_interpreter() -> None:
+    """So that no box does: Triton's own functions are interpreted, too, as in a box that imports it. For C++ nothing is imported."""
+    pytest.importorskip("triton")
+    program = "import sys; from grader_extensions.emulated_cuda import toolchain; toolchain.preload(sys.argv[1]); "
+    program += "print('triton' in sys.modules and type(sys.modules['triton.language'].cdiv).__name__)"
+    for language, kind in (("sandbox.languages.python", "InterpretedFunction"), ("sandbox.languages.cuda", "False")):
+        done = subprocess.run([sys.executable, "-c", program, language], capture_output=True, text=True, check=False, cwd=ROOT)
+        assert done.stdout.strip() == kind, done.stderr
+
+
+@pytest.mark.slow
 def test_a_float_is_a_float32_to_a_kernel(tmp_path: Path) -> None:
     """As where it is compiled: it can be cast, and a float16 times it is no float16. To the control, as Triton comes, it is Python's."""
     done = ran(tmp_path / "kernel.py", FLOATS, "as compiled")
