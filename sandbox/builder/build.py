@@ -103,10 +103,10 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
     except Unsupported as refusal:
         log = f"{refusal.path}:{refusal.line}: error: {refusal.sentence}\n"
         return BuildAttempt(code=UNSUPPORTED, log=log), wire.BuildNote()
-    if tried.code != BUILT or not hasattr(language, "remarks"):
+    if tried.code != BUILT or not hasattr(language, "note"):
         return tried, note
-    remarks = language.remarks(job, {path: (files / path).read_text("utf-8") for path in job.sources})
-    return tried, replace(note, remarks=remarks)
+    entry = language.note(job, {path: (files / path).read_text("utf-8") for path in job.sources})
+    return tried, replace(entry, headers=note.headers, fallback=note.fallback, kernels=note.kernels)
 
 
 def compile_sources(
