@@ -390,6 +390,7 @@ class RunnerJob:
     convention: Convention = Convention.POSITIONAL
     # Of `DATA` and `ARGUMENTS`: the trees of inputs and outputs, as `sandbox/protocol/pytree.py` writes them; a call says which.
     templates: tuple[str, ...] = ()
+    axes: tuple[str, ...] = ()
     argument_order: tuple[Count, ...] = ()  # as in BuildNote
     language_module: str = ""  # of a language that another package brings
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from sandbox.devices import Arena
-from sandbox.languages import torch_extension
+from sandbox.languages import python, torch_extension
 from sandbox.launch.loop import LaunchRefused, _poison_allocations
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Slot, Status
@@ -113,3 +114,36 @@ def test_a_signature_of_pybind11(text: str | None, count: int, expected: bool) -
 def test_a_schema_of_an_operator(arguments: str, returns: str, count: int, expected: bool) -> None:
     operator = SimpleNamespace(default=SimpleNamespace(_schema=SimpleNamespace(arguments=list(arguments), returns=list(returns))))
     assert torch_extension.takes_outputs(operator, count) is expected
+
+
+ROWS = replace(
+    JOB,
+    inputs=tuple(wire.TensorSpec(name=name, dtype="float32", shape=("rows", "n")) for name in "ab"),
+    outputs=(wire.TensorSpec(name="c", dtype="float32", shape=("rows",)),),
+    axes=("rows", "n"),
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "order"),
+    [
+        (lambda a, b: None, ()),
+        (lambda a, b, block=128: None, ()),
+        (lambda *tensors: None, ()),
+        (lambda a, b, c: None, (0, 1, 2)),
+        (lambda x, y, out, m, n: None, (0, 1, 2, 3, 4)),
+        (lambda c, a, b, n: None, (2, 0, 1, 4)),
+        (lambda n, out, b, a: None, (4, 2, 1, 0)),
+        (lambda a, b, c, rows, block=128: None, (0, 1, 2, 3)),
+    ],
+)
+def test_a_function_that_takes_its_outputs_gets_them(kernel, order) -> None:
+    """As LeetGPU's do: by name, and what is left in the problem's order. What has a default is never given."""
+    assert python.argument_order(kernel, ROWS) == order
+
+
+@pytest.mark.parametrize("kernel", [lambda a: None, lambda: None, lambda a, b, c, d, e, f: None, lambda a, rows, n: None])
+def test_a_function_that_can_not_be_called_is_told_how_it_is(kernel) -> None:
+    """Before it runs."""
+    with pytest.raises(LaunchRefused, match=r"calls solve\(a, b\) and takes what it returns, or solve\(a, b, c, rows, n\), where"):
+        python.argument_order(kernel, ROWS)
