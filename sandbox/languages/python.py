@@ -62,13 +62,10 @@ def make_model(entry: Callable[..., Any], state: bytes, where: str) -> Any:
 
 def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_object: pytree.MakeObject = pytree.no_objects) -> Bound:
     """A kernel with the arguments of one call. make_object: makes the objects of data."""
-    if job.convention is not wire.Convention.DATA and not job.argument_order:
+    if job.convention is not wire.Convention.DATA:
         return torch_extension.bind(kernel, call, job, arena)
     inputs = [torch_extension.argument(arena, slot, tensor) for slot, tensor in zip(call.inputs, job.inputs, strict=True)]
     targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-    if job.argument_order:
-        arguments = [(*inputs, *targets, *call.axes)[place] for place in job.argument_order]
-        return Bound(launch=lambda: kernel(*arguments))
     data, views = _data(json.loads(job.templates[call.template_index]), inputs, targets, make_object)
     return Bound(
         launch=lambda: kernel(data()),
@@ -79,7 +76,7 @@ def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_obj
 
 def argument_order(kernel: Kernel, job: wire.RunnerJob) -> tuple[int, ...]:
     """The place of each parameter's argument among inputs, outputs and axes, for a function that takes its outputs; () for one that
-    returns them. Parameters are matched by name, and the others are given what is left in its order. LaunchRefused where neither fits."""
+    returns them. LaunchRefused where neither fits."""
     try:
         parameters = list(inspect.signature(kernel).parameters.values())
     except (TypeError, ValueError):
@@ -88,16 +85,12 @@ def argument_order(kernel: Kernel, job: wire.RunnerJob) -> tuple[int, ...]:
         parameter.name for parameter in parameters if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     needed = sum(parameter.name in positional and parameter.default is parameter.empty for parameter in parameters)
-    names = [*(tensor.name for tensor in (*job.inputs, *job.outputs)), *job.axes]
-    input_count, tensor_count = len(job.inputs), len(job.inputs) + len(job.outputs)
-    if needed <= input_count <= len(positional) or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+    if needed <= len(job.inputs) <= len(positional) or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return ()
-    places = {name: names.index(name) for name in positional[:needed] if name in names}
-    left = (place for place in range(len(names)) if place not in places.values())
-    order = tuple(places[name] if name in places else next(left, -1) for name in positional[:needed])
-    if -1 not in order and {*range(tensor_count)} <= {*order}:
+    if order := torch_extension.order_of(dict.fromkeys(positional[:needed]), job):
         return order
-    returning, given = (f"{job.entry}({', '.join(part)})" for part in (names[:input_count], names))
+    names = [*(tensor.name for tensor in (*job.inputs, *job.outputs)), *job.axes]
+    returning, given = (f"{job.entry}({', '.join(part)})" for part in (names[: len(job.inputs)], names))
     raise LaunchRefused(
         Status.RAISED,
         f"the entry takes {', '.join(positional) or 'nothing'}; the problem calls {returning} and takes what it returns, or {given}, where "
