@@ -219,7 +219,7 @@ def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, s
     if result is None:
         outputs = ", ".join(tensor.name for tensor in job.outputs)
         raise LaunchRefused(
-            Status.WRONG_SHAPE, f"the kernel returned nothing; return {outputs}, or take them as parameters and write there"
+            Status.WRONG_DTYPE, f"the kernel returned nothing; return {outputs}, or take them as parameters and write there"
         )
     if len(results) != len(targets):
         raise LaunchRefused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}")

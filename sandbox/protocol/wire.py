@@ -470,6 +470,7 @@ class BuildNote:
     # The place of each parameter's argument among inputs, outputs, axes and stream; () where that is the order.
     argument_order: tuple[Count, ...] = ()
     mismatch: str = ""  # what contradicts the problem in the parameters, in a sentence
+    unbuilt: str = ""  # extensions of a Python module that did not build, with the first error; the module caught it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -489,6 +490,7 @@ class Build:
     remarks: tuple[str, ...] = ()
     argument_order: tuple[Count, ...] = ()
     mismatch: str = ""
+    unbuilt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
