@@ -127,7 +127,7 @@ def compile_sources(
     if tried.code == REJECTED and emulated is not None:
         missing = emulated.unsupported(tried.log, "\n".join(sources.values()))
         if missing is not None:
-            return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {missing}\n"), note
+            return replace(tried, code=UNSUPPORTED, log=f"{missing}{tried.log}"), note
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
