@@ -178,7 +178,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         uses_torch=True,
         fills=fills,
         libraries=python_extensions.libraries,
-        take_error=cuda_errors.of_any((python_extensions.take_error, cuda_errors.of_shared_runtime())),
+        take_error=cuda_errors.of_any((python_extensions.take_error, cuda_errors.of_shared_runtime(job.device_kind))),
     )
 
 

@@ -99,7 +99,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         bind=lambda call: bind(function, call, job, arena),
         uses_torch=True,
         libraries=lambda: (library,),
-        take_error=cuda_errors.of_any((cuda_errors.of_library(library), cuda_errors.of_shared_runtime())),
+        take_error=cuda_errors.of_any((cuda_errors.of_library(library), cuda_errors.of_shared_runtime(job.device_kind))),
         own_operators=frozenset(operators),
     )
 
