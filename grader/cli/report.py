@@ -91,7 +91,8 @@ def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> I
     yield from _section(render_kernels(report.build.kernels, report.environment.architecture))
     if report.HasField("profile"):
         yield from _section(render_profile(report.profile, submission_id))
-    for remark in report.build.remarks:
+    mismatch = [report.build.mismatch] if report.build.mismatch and report.verdict == report_pb2.VERDICT_ACCEPTED else []
+    for remark in (*mismatch, *report.build.remarks):
         yield plain(f"note: {one_line(remark, most_chars=_REMARK_CHARS)}", "yellow")
     if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:
         yield from _quoted("what the compiler printed", report.build.log, _LOG_CHARS, cut=report.build.log_truncated)

@@ -424,6 +424,7 @@ class Attempt:
             artifact_digest=build.artifact_digest,
             runner_uid=box.uid,
             load_s=self.host.profile.load_s,
+            argument_order=build.argument_order,
             measure_s=measure_s,
             precision=precision,
         )

@@ -383,7 +383,7 @@ class KernelLaunch(_message.Message):
     def __init__(self, kernel: _Optional[str] = ..., grid: _Optional[_Iterable[int]] = ..., block: _Optional[_Iterable[int]] = ..., shared_bytes: _Optional[int] = ..., count: _Optional[int] = ..., total_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Build(_message.Message):
-    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback", "kernels", "remarks", "diagnostics")
+    __slots__ = ("outcome", "log", "log_truncated", "build_duration", "reason", "cached", "headers", "fallback", "kernels", "remarks", "diagnostics", "argument_order", "mismatch", "unbuilt")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
     LOG_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
@@ -395,6 +395,9 @@ class Build(_message.Message):
     KERNELS_FIELD_NUMBER: _ClassVar[int]
     REMARKS_FIELD_NUMBER: _ClassVar[int]
     DIAGNOSTICS_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENT_ORDER_FIELD_NUMBER: _ClassVar[int]
+    MISMATCH_FIELD_NUMBER: _ClassVar[int]
+    UNBUILT_FIELD_NUMBER: _ClassVar[int]
     outcome: BuildOutcome
     log: str
     log_truncated: bool
@@ -406,7 +409,10 @@ class Build(_message.Message):
     kernels: _containers.RepeatedCompositeFieldContainer[KernelUse]
     remarks: _containers.RepeatedScalarFieldContainer[str]
     diagnostics: _containers.RepeatedCompositeFieldContainer[CompilerDiagnostic]
-    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., diagnostics: _Optional[_Iterable[_Union[CompilerDiagnostic, _Mapping]]] = ...) -> None: ...
+    argument_order: _containers.RepeatedScalarFieldContainer[int]
+    mismatch: str
+    unbuilt: str
+    def __init__(self, outcome: _Optional[_Union[BuildOutcome, str]] = ..., log: _Optional[str] = ..., log_truncated: _Optional[bool] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., cached: _Optional[bool] = ..., headers: _Optional[str] = ..., fallback: _Optional[str] = ..., kernels: _Optional[_Iterable[_Union[KernelUse, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., diagnostics: _Optional[_Iterable[_Union[CompilerDiagnostic, _Mapping]]] = ..., argument_order: _Optional[_Iterable[int]] = ..., mismatch: _Optional[str] = ..., unbuilt: _Optional[str] = ...) -> None: ...
 
 class CompilerDiagnostic(_message.Message):
     __slots__ = ("file", "line", "column", "severity", "message")

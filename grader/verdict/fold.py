@@ -73,11 +73,17 @@ def report_of(facts: Facts, decision: Decision, processes: list[tuple[wire.Measu
     end = _last(facts, wire.RunEnd)
     crash = _crash(facts) if verdict is Verdict.RUNTIME_ERROR else None
     profile = None if verdict is Verdict.DISQUALIFIED else _last(facts, wire.KernelProfile)
+    build = _last(facts, wire.Build)
+    if verdict in _EXPLAINED:
+        contradiction = f"The entry's parameters do not fit: {_ended(build.mismatch)} " if build and build.mismatch else ""
+        summary = f"{contradiction}{summary}{_cause(profile)}"
+    if build and build.unbuilt and build.outcome is BuildOutcome.BUILT:
+        summary = f"Without its extension {build.unbuilt.rstrip('.')}, which did not build: {summary}"
     return Report(
         verdict=verdict,
         reason=reason,
-        summary=f"{summary}{_cause(profile)}" if verdict in _EXPLAINED else summary,
-        build=_last(facts, wire.Build),
+        summary=summary,
+        build=build,
         trials=tuple(_of(facts, wire.Trial)),
         measurements=merged(processes),
         environment=_last(facts, wire.Environment),

@@ -1,4 +1,5 @@
-"""Makes Numba's simulator fit for problems of a useful size: kernels get plain arrays, and threads only where they wait for each other."""
+"""Makes Numba's simulator fit for problems of a useful size: kernels get plain arrays, and the threads of a block take turns in one process
+thread, from barrier to barrier, in an order that is drawn."""
 
 from __future__ import annotations
 
@@ -6,14 +7,19 @@ import contextlib
 import importlib
 import inspect
 import itertools
+import math
+import random
 import threading
+from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
+
+from greenlet import getcurrent, greenlet
 
 if TYPE_CHECKING:
     import numpy as np
 
-MODULES = ("numba.cuda", "numba.cuda.simulator.kernel", "numba.cuda.simulator.cudadrv.devicearray")
+MODULES = ("numba.cuda", "numba.cuda.simulator.kernel", "numba.cuda.simulator.kernelapi", "numba.cuda.simulator.cudadrv.devicearray")
 # A kernel that names none of these, nor a device function that does, has threads that can run one after the other.
 WAITS = ("sync", "cg", "nanosleep")
 
@@ -25,7 +31,8 @@ def install(torch: Any) -> None:
         modules: list[Any] = [importlib.import_module(name) for name in MODULES]
     except ImportError:
         return
-    cuda, kernel, devicearray = modules
+    cuda, kernel, kernelapi, devicearray = modules
+    turns = ThreadTurns()
 
     def array_of(value: Any) -> Any:
         return value.detach().numpy() if isinstance(value, torch.Tensor) else value
@@ -33,11 +40,12 @@ def install(torch: Any) -> None:
     def plain(value: Any) -> np.ndarray[Any, Any]:
         return value._ary  # type: ignore[no-any-return]
 
-    launch, run_threads, dim3 = kernel.FakeCUDAKernel.__call__, kernel.BlockManager.run, kernel.Dim3
+    launch, dim3 = kernel.FakeCUDAKernel.__call__, kernel.Dim3
 
     def run_block(self: Any, grid_point: tuple[int, ...], *arguments: Any) -> None:
         if waits(self._f):
-            run_threads(self, grid_point, *arguments)
+            points = [point[::-1] for point in itertools.product(*map(range, reversed(self._block_dim)))]
+            turns.run([kernel.BlockThread(lambda: self._f(*arguments), self, grid_point, point, self._debug) for point in points])
             return
         thread: Any = threading.current_thread()
         thread.blockIdx = dim3(*grid_point)
@@ -46,10 +54,91 @@ def install(torch: Any) -> None:
             thread.threadIdx, thread.thread_id = dim3(x, y, z), number
             self._f(*arguments)
 
+    kernelapi.threading = turns
+    kernel.BlockThread.syncthreads = lambda self: turns.wait()
+    kernelapi.FakeCUDAModule.nanosleep = lambda self, ns: turns.pause()
+    kernelapi.FakeCUDAModule.libdevice = Libdevice()
     kernel.FakeCUDAKernel.__call__ = lambda self, *arguments: launch(self, *map(array_of, arguments))
     kernel.FakeWithinKernelCUDAArray = plain
     kernel.BlockManager.run = run_block
     cuda.as_cuda_array = lambda value, sync=True: devicearray.FakeCUDAArray(array_of(value))
+
+
+class ThreadTurns(threading.local):
+    """Stands for `threading` in the simulator: a CUDA thread is a greenlet, for a block has more threads than a box may have processes."""
+
+    def __init__(self) -> None:
+        self._current: Any = None
+        self._waiting: set[Any] = set()  # at the barrier
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(threading, name)
+
+    def current_thread(self) -> Any:
+        """Return the CUDA thread whose turn it is, else the Python thread."""
+        return self._current or threading.current_thread()
+
+    def run(self, threads: list[Any]) -> None:
+        """Run the threads of a block to their ends, in each round in another order. Raises what the first of them raised."""
+        fibers = {thread: greenlet(thread.run) for thread in threads}
+        self._waiting = set()
+        try:
+            while fibers:
+                ready = [thread for thread in fibers if thread not in self._waiting]
+                for thread in random.sample(ready, len(ready)):
+                    self._current = thread
+                    fibers[thread].switch()
+                    if thread.exception:
+                        raise thread.exception[0].with_traceback(thread.exception[1])
+                fibers = {thread: fiber for thread, fiber in fibers.items() if not fiber.dead}
+                if len(self._waiting) == len(fibers):
+                    self._waiting = set()
+        finally:
+            self._current = None
+
+    def wait(self) -> None:
+        """Let the current thread wait until all others wait or are at their ends."""
+        self._waiting.add(self._current)
+        self.pause()
+
+    def pause(self) -> None:
+        """End the turn of the current thread, where threads take turns."""
+        thread = self._current
+        if thread is not None:
+            getcurrent().parent.switch()
+            self._current = thread
+
+
+class Libdevice:
+    """`cuda.libdevice` by functions of numpy and math. Those of float32 end in f, less exact ones begin with fast_."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        import numpy as np
+
+        others: dict[str, Callable[..., Any]] = {
+            **{kind: getattr(math, kind) for kind in ("erf", "erfc", "lgamma", "remainder")},
+            **{"abs": abs, "max": max, "min": min, "tgamma": math.gamma},
+            "exp10": lambda x: np.power(10.0, x),
+            "fdivide": lambda x, y: x / y,
+            "fma": lambda x, y, z: x * y + z,
+            "rcbrt": lambda x: 1.0 / np.cbrt(x),
+            "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
+            "rsqrt": lambda x: 1.0 / np.sqrt(x),
+            "saturate": lambda x: np.clip(x, 0.0, 1.0),
+            "sincos": lambda x: (np.sin(x), np.cos(x)),
+        }
+        base = name.removeprefix("fast_")
+        if (double := others.get(base) or getattr(np, base, None)) is not None:
+            return double
+        single = others.get(base.removesuffix("f")) or getattr(np, base.removesuffix("f"), None)
+        if single is None:
+            raise AttributeError(f"the emulated device has no cuda.libdevice.{name}; use a CUDA device for this kernel")
+
+        def rounded(*arguments: Any) -> Any:
+            value = single(*(np.float64(np.float32(argument)) for argument in arguments))
+            return tuple(map(np.float32, value)) if isinstance(value, tuple) else np.float32(value)
+
+        return rounded
 
 
 def answer_without_runtime() -> None:

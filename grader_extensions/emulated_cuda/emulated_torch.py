@@ -32,6 +32,7 @@ class _Stream:
 
     cuda_stream = device_index = priority = 0
     synchronize = wait_stream = wait_event = __exit__ = lambda self, *arguments: None
+    priority_range = staticmethod(lambda: (0, 0))  # the lowest and the highest
 
     def __init__(self, *arguments: object, **named: object) -> None:
         pass
@@ -183,7 +184,8 @@ def install(text: str, remark: Callable[[str], None] = lambda sentence: None) ->
     tensor = torch.Tensor
     gpu = torch.device("cuda", 0)
     answers = {tensor.is_cuda.__get__: True, tensor.is_cpu.__get__: False, tensor.device.__get__: gpu, tensor.get_device: 0}  # type: ignore[attr-defined]
-    stays = frozenset({tensor.cuda, tensor.pin_memory, tensor.record_stream})
+    stays = frozenset({tensor.cuda, tensor.pin_memory})
+    tensor.record_stream = lambda self, stream: None  # type: ignore[assignment,method-assign]  # torch parses the stream first
 
     def placed(value: object) -> object:
         return on_cpu(value, torch)

@@ -40,6 +40,9 @@ MEMBERS = {"is_cuda": "is_cpu", "is_cpu": "is_cuda", "cuda": "cpu"}
 REGISTERS_FOR_KEY = ("TORCH_LIBRARY_IMPL", "STABLE_TORCH_LIBRARY_IMPL")
 DISPATCH_KEYS = {"CUDA": "CPU", "CPU": "CUDA", "AutogradCUDA": "AutogradCPU", "AutogradCPU": "AutogradCUDA"}
 ASM = ("asm", "__asm__", "__asm")
+# What nvcc defines, as names of the same length: torch's own headers and the toolkit's may not see those. Of CUDA 13.0.
+COMPILER_MACROS = re.compile(r"\b__(CUDACC|NVCC|CUDACC_VER_MAJOR|CUDACC_VER_MINOR)__\b")
+MACRO_DEFINITIONS = "".join(f"#define EMU_{name}\n" for name in ("CUDACC 1", "NVCC 1", "CUDACC_VER_MAJOR 13", "CUDACC_VER_MINOR 0"))
 ALIGNMENT = re.compile(rb"\b(?:alignas|__align__|__builtin_align__)\s*\(\s*(\d+)\s*\)")
 CLUSTER_DIMS = "__cluster_dims__"
 SECOND_BODY = block_loops.SECOND_BODY
@@ -132,8 +135,9 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
     name = path.replace("\\", "\\\\").replace('"', '\\"')
     # nvcc includes the runtime by itself, before the first line of every .cu file.
     prelude = "#include <cuda_runtime.h>\n" if path.endswith(".cu") or headers else ""
+    prelude += MACRO_DEFINITIONS if path.endswith(".cu") else ""
     prelude += "".join(f"#include <{header}>\n" for header in sorted(headers))
-    text = _apply(code, edits).decode(errors="surrogateescape")
+    text = COMPILER_MACROS.sub(r"EMU_\1", _apply(code, edits).decode(errors="surrogateescape"))
     if any(token.text == CLUSTER_DIMS for token in tokens):  # only then is a kernel asked at its launch
         text += f"\n[[maybe_unused]] static const bool emu_clusters_{zlib.crc32(path.encode()):08x} = (::emu::any_cluster = true);\n"
     return f'{prelude}#line 1 "{name}"\n{text}'

@@ -45,7 +45,7 @@ FROM_TOOLKIT = ("cuda/std/", "thrust/", "nv/")
 # Synchronisation of libcu++ that would spin without letting the other threads of a block run.
 WITHOUT_YIELD = ("cuda/latch", "cuda/semaphore", "cuda/std/latch", "cuda/std/semaphore")
 CUTLASS = ("cute/", "cutlass/")
-_ERROR = re.compile(r"^[^:\n]+:\d+:\d+: (?:fatal )?error: (?P<message>.*)$", re.MULTILINE)
+_ERROR = re.compile(r"^(?P<place>[^:\n]+:\d+:\d+): (?:fatal )?error: (?P<message>.*)$", re.MULTILINE)
 _QUOTED = r"[‘'](?P<name>\w+)[’']"
 _UNKNOWN = re.compile(
     rf"(?:there are no arguments to )?{_QUOTED} (?:was not declared in this scope|does not name a type|has not been declared"
@@ -53,6 +53,7 @@ _UNKNOWN = re.compile(
 )
 _CUDA_NAME = re.compile(r"cuda[A-Z]\w*|curand\w+|cu[A-Z]\w*|CU[A-Z_]\w*|CUDA_\w+|__[a-z]\w*")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+WITHOUT_MASK = ("__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all")  # no GPU since Volta has them
 CLOSE = 0.8
 CLUSTER = f"the emulated device cannot read this __cluster_dims__; write it between __global__ and the kernel's body, or {ELSEWHERE}"
 SURFACE = f"the emulated device has no surfaces; {ELSEWHERE}"
@@ -148,7 +149,17 @@ def unknown_name(log: str, texts: str) -> str | None:
         return None
     name = unknown["name"]
     declared = {word for word in set(_WORD.findall(texts)) - {name} if _declares(texts, word)}
-    return None if difflib.get_close_matches(name, declared, n=1, cutoff=CLOSE) else f"the emulated device has no {name}; {ELSEWHERE}"
+    if difflib.get_close_matches(name, declared, n=1, cutoff=CLOSE):
+        return None
+    if name in WITHOUT_MASK:
+        return f"{name} was removed from CUDA; write {name}_sync, whose first argument is the mask of the lanes, such as 0xffffffff"
+    return f"the emulated device has no {name}; {ELSEWHERE}"
+
+
+def first_place(log: str) -> str:
+    """Return the file, line and column of the first error of g++."""
+    first = _ERROR.search(log)
+    return "" if first is None else first["place"]
 
 
 def _declares(texts: str, name: str) -> bool:

@@ -33,7 +33,8 @@ def preload(language: str) -> None:
 
 
 def unsupported(log: str, text: str) -> str | None:
-    """Return the sentence on what a rejected source uses and the device lacks; None where the source is at fault."""
+    """Return the line of a log on what a rejected source uses and the device lacks; None where the source is at fault."""
     from grader_extensions.emulated_cuda import emulation_limits
 
-    return emulation_limits.unknown_name(log, text)
+    sentence = emulation_limits.unknown_name(log, text)
+    return sentence and f"{emulation_limits.first_place(log)}: error: {sentence}\n"

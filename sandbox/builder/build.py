@@ -103,10 +103,10 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
     except Unsupported as refusal:
         log = f"{refusal.path}:{refusal.line}: error: {refusal.sentence}\n"
         return BuildAttempt(code=UNSUPPORTED, log=log), wire.BuildNote()
-    if tried.code != BUILT or not hasattr(language, "remarks"):
+    if tried.code != BUILT or not hasattr(language, "note"):
         return tried, note
-    remarks = language.remarks(job, {path: (files / path).read_text("utf-8") for path in job.sources})
-    return tried, replace(note, remarks=remarks)
+    entry = language.note(job, {path: (files / path).read_text("utf-8") for path in job.sources})
+    return tried, replace(entry, headers=note.headers, fallback=note.fallback, kernels=note.kernels)
 
 
 def compile_sources(
@@ -127,7 +127,7 @@ def compile_sources(
     if tried.code == REJECTED and emulated is not None:
         missing = emulated.unsupported(tried.log, "\n".join(sources.values()))
         if missing is not None:
-            return replace(tried, code=UNSUPPORTED, log=f"{tried.log}error: {missing}\n"), note
+            return replace(tried, code=UNSUPPORTED, log=f"{missing}{tried.log}"), note
     if tried.code != BUILT:
         return tried, note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]

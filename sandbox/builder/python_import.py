@@ -81,7 +81,7 @@ class ExtensionLanguage:
 
 class Compiling:
     """Provides extensions by compiling them. notes: what is said of each that was built; logs: what the compiler said of it; remarks: what
-    their author should know."""
+    their author should know; failed: of those that did not build, by name, what the compiler said."""
 
     def __init__(self, job: wire.BuildJob, sources: Path, *, extensions: Path, work: Path) -> None:
         self._job, self._extensions, self._work = job, extensions, work
@@ -90,9 +90,25 @@ class Compiling:
         self.notes: list[wire.BuildNote] = []
         self.logs: list[str] = []
         self.remarks: list[str] = []
+        self.failed: dict[str, str] = {}
 
     def provide(self, extension: Extension) -> Path:
         """The library of an extension; CompileFailed."""
+        try:
+            path = self._compile(extension)
+        except CompileFailed as failed:
+            self.failed[extension.name] = failed.log
+            raise
+        self.failed.pop(extension.name, None)  # at another try, with other flags
+        return path
+
+    def unbuilt(self) -> str:
+        """Name the extensions that did not build, with the first error; "" where there are none."""
+        errors = (line for log in self.failed.values() for line in log.splitlines() if "error: " in line)
+        names = ", ".join(map(repr, self.failed))
+        return f"{names} ({next(errors, 'the compiler failed without a word')})" if names else ""
+
+    def _compile(self, extension: Extension) -> Path:
         target = self._extensions / extension.path
         if target.exists():
             return target
@@ -219,7 +235,8 @@ def main() -> None:
         code, log = _imported(job, module, main_path)
     except BaseException as error:  # noqa: BLE001  SystemExit too: whatever the module's own code throws
         code, log = _failed(error, module, job.device_kind)
-    note = dataclasses.replace(_joined(compiling.notes), remarks=tuple(dict.fromkeys(remarks)))
+    unbuilt = compiling.unbuilt() if code == BUILT else ""
+    note = dataclasses.replace(_joined(compiling.notes), remarks=tuple(dict.fromkeys(remarks)), unbuilt=unbuilt)
     log = f"{''.join(compiling.logs) if code == BUILT else ''}{log}"
     report.write_text(json.dumps({"code": code, "log": log, "note": wire.encode(note).decode()}), "utf-8")
     for stream in (sys.stdout, sys.stderr):

@@ -1,19 +1,21 @@
-"""Compares the parameters of a raw CUDA entry with what the problem calls it with.
+"""Compares the parameters of a raw CUDA entry with what the problem calls it with, and finds their order where it is another one.
 
-Nothing checks them when it is called: a `const double*` that is given float32 reads other numbers. Only a clear contradiction is
-remarked. A source may cast, and a type that is not known here may be the right one.
+Nothing checks them when it is called: a `const double*` that is given float32 reads other numbers. Only a clear contradiction counts.
+A source may cast, and a type that is not known here may be the right one. Where the problem's order contradicts the parameters, they are
+matched by name, and those that are left by what they can take: an order in which nothing contradicts the problem is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
 from sandbox.compilers.cuda_tokens import syntax_tree
 from sandbox.protocol.signatures import C_TYPES, cuda_parameters
-from sandbox.protocol.wire import EntryCall, TensorSpec
+from sandbox.protocol.wire import BuildNote, EntryCall, TensorSpec
 
 # Kind and size in bytes of what C++ calls so; integers whatever their sign.
 _INTEGERS = {1: "int8_t uint8_t char bool", 2: "short int16_t uint16_t", 4: "int signed unsigned int32_t uint32_t"}
@@ -23,62 +25,129 @@ _TYPES |= {"float": ("float", 4), "double": ("float", 8), "half": ("float", 2), 
 _TYPES |= dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat", 2))
 # By torch's name.
 _DTYPES = {name: _TYPES[written] for name, written in C_TYPES.items()}
+_STREAM, _STREAM_TYPE = "stream", "cudaStream_t"
+_PARAMETER_LIMIT = 32  # of an entry in an order of its own: a note holds no more (grader/grading/pipeline.py)
+_DIRECTIVE = re.compile(r"^[ \t]*//[ \t]*grader:(?:.*\s)?arguments=(\w+(?:,\w+)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameter:
-    """Parameter as it is written. type: kind and size, None where that is not known; depth: of pointers, None in any other form."""
+    """Parameter as it is written. name: "" where it has none; type: kind and size, None where that is not known; depth: of pointers, None
+    in any other form."""
 
     text: str
+    name: str
     line: int
     type: tuple[str, int] | None
     depth: int | None
     is_const: bool
 
 
-def remarks(entry: str, call: EntryCall, sources: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the contradiction between the problem and the one definition of the entry; none where it may be right, or can't be read."""
+def note(entry: str, call: EntryCall, sources: Mapping[str, str]) -> BuildNote:
+    """Return the order of the parameters of the one definition of the entry, where it is not the problem's, or what contradicts the
+    problem; neither where it may be right, or can't be read."""
     definitions = [(path, *item) for path, text in sources.items() if entry in text for item in _definitions(text, entry)]
     if len(definitions) != 1 or any(item.dtype not in _DTYPES for item in (*call.inputs, *call.outputs)):
-        return ()
+        return BuildNote()
     path, line, parameters = definitions[0]
+    directive = next(iter(_DIRECTIVE.findall(sources[path])), None)
+    names = _argument_names(call)
+    if directive is not None:
+        written = directive.split(",")
+        if unknown := next((name for name in written if name not in names), None):
+            return BuildNote(mismatch=f"{path}: `arguments={directive}`: the problem has no {unknown}; it has {', '.join(names)}")
+        return BuildNote(argument_order=tuple(names.index(name) for name in written)[:_PARAMETER_LIMIT])
     faults = list(_faults(parameters, call))
     if not faults:
-        return ()
+        return BuildNote()
+    if order := _order(parameters, call, names):
+        remark = f"{path}:{line}: {entry} is called as {entry}({', '.join(names[place] for place in order)}), by its parameters"
+        return BuildNote(argument_order=order, remarks=(remark,))
     at, sentence = faults[0]
     rest = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return (f"{path}:{at or line}: {sentence}{rest}; the problem calls void {entry}({cuda_parameters(call)})",)
+    return BuildNote(mismatch=f"{path}:{at or line}: {sentence}{rest}; the problem calls void {entry}({cuda_parameters(call)})")
+
+
+def _argument_names(call: EntryCall) -> list[str]:
+    """The names of what an entry is called with, in the problem's order."""
+    return [*(tensor.name for tensor in (*call.inputs, *call.outputs)), *call.axes, _STREAM]
+
+
+def _order(parameters: Sequence[_Parameter], call: EntryCall, names: Sequence[str]) -> tuple[int, ...]:
+    """Return the argument of each parameter, by its place in the problem's order; () where none is certain."""
+    tensors = (*call.inputs, *call.outputs)
+    free, places = list(range(len(names))), dict[int, int]()
+
+    def assign(pairs: Iterable[tuple[int, int]]) -> None:
+        for number, place in pairs:
+            places[number] = place
+            free.remove(place)
+
+    for number, parameter in enumerate(parameters):
+        alike = [place for place in free if names[place].casefold() == parameter.name.casefold()]
+        if _STREAM_TYPE in parameter.text:
+            alike = [place for place in free if place == len(names) - 1]
+        assign((number, place) for place in alike if len(alike) == 1 and not _argument_fault(parameter, call, place))
+    by_value = {place for place, tensor in enumerate(call.inputs) if not tensor.shape}
+    floats = {place for place in by_value if _DTYPES[tensors[place].dtype][0] == "float"}
+    pointers = {*range(len(tensors))} - by_value
+    # Those that are left are matched where there are as many parameters as arguments of a kind, in their order.
+    for is_pointer, is_output, is_float, kind in (
+        (True, True, False, {*range(len(call.inputs), len(tensors))}),
+        (True, False, False, pointers),
+        (False, False, True, floats),
+        (False, False, False, {*range(len(names) - 1)} - pointers - floats),
+    ):
+        left = [
+            number
+            for number, parameter in enumerate(parameters)
+            if number not in places
+            and parameter.depth == int(is_pointer)
+            and not (is_output and parameter.is_const)
+            and (not is_float or (parameter.type is not None and parameter.type[0] == "float"))
+        ]
+        arguments = [place for place in free if place in kind]
+        if len(left) == len(arguments):
+            assign(zip(left, arguments, strict=True))
+    is_whole = len(places) == len(parameters) <= _PARAMETER_LIMIT and all(place >= len(tensors) for place in free)
+    fits = is_whole and not any(_argument_fault(parameters[number], call, place) for number, place in places.items())
+    return tuple(places[number] for number in sorted(places)) if fits else ()
 
 
 def _faults(parameters: Sequence[_Parameter], call: EntryCall) -> Iterator[tuple[int, str]]:
     """Contradictions, each with its line; 0: that of the entry."""
-    tensors = [*call.inputs, *call.outputs]
-    argument_count = len(tensors) + len(call.axes)
-    if not len(tensors) <= len(parameters) <= argument_count + 1:
+    tensor_count = len(call.inputs) + len(call.outputs)
+    argument_count = tensor_count + len(call.axes)
+    if not tensor_count <= len(parameters) <= argument_count + 1:
         yield 0, f"it has {len(parameters)} parameters, and is called with {argument_count} and the stream"
-    for number, parameter in enumerate(parameters):
-        sentence = None
-        if number < len(tensors):
-            sentence = _tensor_fault(parameter, tensors[number], is_output=number >= len(call.inputs))
-        elif number < argument_count:
-            is_integer = parameter.depth is None or (parameter.depth == 0 and (parameter.type is None or parameter.type[0] == "integer"))
-            sentence = None if is_integer else f"is given the size {call.axes[number - len(tensors)]}, which is an int64_t"
-        if sentence is not None:
+    for place, parameter in enumerate(parameters):
+        if sentence := _argument_fault(parameter, call, place):
             yield parameter.line, f"`{parameter.text}` {sentence}"
+
+
+def _argument_fault(parameter: _Parameter, call: EntryCall, place: int) -> str | None:
+    """Return why a parameter can't be given the argument at this place of the problem's order; None where it may."""
+    tensors = (*call.inputs, *call.outputs)
+    if place < len(tensors):
+        return _tensor_fault(parameter, tensors[place], is_output=place >= len(call.inputs))
+    is_integer = parameter.depth is None or (parameter.depth == 0 and (parameter.type is None or parameter.type[0] == "integer"))
+    if is_integer or place >= len(tensors) + len(call.axes):
+        return None
+    return f"is given the size {call.axes[place - len(tensors)]}, which is an int64_t"
 
 
 def _tensor_fault(parameter: _Parameter, tensor: TensorSpec, *, is_output: bool) -> str | None:
     kind, size = _DTYPES[tensor.dtype]
     role = "output" if is_output else "input"
-    if tensor.shape == ():
+    if tensor.shape == () and not is_output:
         if parameter.depth:
-            return f"is given the {role} {tensor.name}, which is passed by value, as {C_TYPES[tensor.dtype]}"
+            return f"is given the input {tensor.name}, which is passed by value, as {C_TYPES[tensor.dtype]}"
         if parameter.type is None or parameter.depth != 0:
             return None
         # Floats of 4 and 8 bytes have registers of their own; all else travels in an integer's, whatever its size.
         in_vector = [name == "float" and size_bytes >= 4 for name, size_bytes in (parameter.type, (kind, size))]
         differs = in_vector[0] != in_vector[1] or (in_vector[0] and parameter.type != (kind, size))
-        return f"is given the {role} {tensor.name}, which is {tensor.dtype}" if differs else None
+        return f"is given the input {tensor.name}, which is {tensor.dtype}" if differs else None
     if parameter.depth == 0 and parameter.type is not None:
         return f"is given the {role} {tensor.name}, which is passed as a pointer to {tensor.dtype}"
     if parameter.depth != 1:
@@ -113,6 +182,7 @@ def _parameters(node: Node) -> Iterator[_Parameter]:
         written, declarator = declaration.child_by_field_name("type"), declaration.child_by_field_name("declarator")
         yield _Parameter(
             text=" ".join(_text(declaration).split()),
+            name=_name(declarator),
             line=1 + declaration.start_point[0],
             type=_type(written),
             depth=_depth(declarator),
@@ -138,6 +208,13 @@ def _depth(declarator: Node | None) -> int | None:
         depth += 1
         node = node.child_by_field_name("declarator")
     return depth
+
+
+def _name(declarator: Node | None) -> str:
+    node = declarator
+    while node is not None and node.type != "identifier":
+        node = node.child_by_field_name("declarator")
+    return "" if node is None else _text(node)
 
 
 def _text(node: Node) -> str:

@@ -253,6 +253,7 @@ def runner_job(
         entry=entry,
         inputs=problem.inputs,
         outputs=problem.outputs,
+        axes=problem.axes,
         convention=problem.convention,
         templates=tuple("" if size.hidden else template for size, template in zip(problem.workloads, templates, strict=False)),
         arena_bytes=needed if trusted else rounded(needed),

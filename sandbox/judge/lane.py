@@ -65,6 +65,7 @@ def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fa
             link = links.enter_context(accept(job.link_path, job.runner_uid, job.load_s * wire.WAIT_FACTOR))
             links.enter_context(device.round_free_memory())
             work = runner_job(task.spec, job.language, job.entry, device, task.templates)
+            work = replace(work, argument_order=job.argument_order)
             subject = links.enter_context(connect(device, link, work, artifact, job.load_s, task.state))
             # From here on the runner has run untrusted code: believe nothing it says.
             yield subject.load_fact

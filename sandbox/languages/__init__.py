@@ -2,8 +2,8 @@
 
 A language promises: `headers` yields ways to answer the includes of a job's sources, best first, a sentence in the place of one that is
 not to be had; the last is headers, and decides. `libraries` says what is linked: flags, and by their paths those that are loaded before
-the artifact. Neither runs anything of the submission. `remarks`, which may be left out, finds in the sources what their author should
-know. `check` says from the artifact's bytes alone what is missing; `load` returns a
+the artifact. Neither runs anything of the submission. `note`, which may be left out, finds in the sources how the entry is called, and
+what their author should know. `check` says from the artifact's bytes alone what is missing; `load` returns a
 function that does a call, and is the first place where untrusted code runs. Everything else that has to be known of a language is in its
 `LanguageInfo` (`sandbox/protocol/languages.py`).
 

@@ -1,4 +1,5 @@
-"""Raw CUDA: an `extern "C"` entry with input pointers, output pointers, axes as int64 and the stream.  No torch anywhere.
+"""Raw CUDA: an `extern "C"` entry with input pointers, output pointers, axes as int64 and the stream, in this order or, where the
+builder's note says so, in another.  No torch anywhere.
 
 On x86-64 integers travel in whole registers or stack slots, so an entry may take an axis as int, size_t or int64_t, and may leave out
 the stream (System V ABI, section 3.2.3).
@@ -44,9 +45,9 @@ def check(artifact: bytes, entry: str) -> str | None:
     return f"no function '{entry}' in the artifact; define extern \"C\" void {entry}(inputs..., outputs..., sizes..., cudaStream_t stream)"
 
 
-def remarks(job: wire.BuildJob, sources: Mapping[str, str]) -> tuple[str, ...]:
-    """Return contradictions between the problem and the entry's parameters: nobody else compares them."""
-    return () if job.call is None else entry_signature.remarks(job.entry, job.call, sources)
+def note(job: wire.BuildJob, sources: Mapping[str, str]) -> wire.BuildNote:
+    """Return in which order the entry takes its arguments, or what contradicts the problem there: nobody else compares them."""
+    return wire.BuildNote() if job.call is None else entry_signature.note(job.entry, job.call, sources)
 
 
 def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> Loaded:
@@ -66,6 +67,8 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         arguments += [ctypes.c_void_p(arena.address(slot.offset)) for slot in call.outputs]
         arguments += [ctypes.c_int64(axis) for axis in call.axes]
         arguments.append(ctypes.c_void_p(None))  # the default stream
+        if job.argument_order:
+            arguments = [arguments[place] for place in job.argument_order]
         return Bound(launch=lambda: function(*arguments))
 
     return Loaded(bind=bind, uses_torch=False, take_error=cuda_errors.of_library(library), libraries=lambda: (library,))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from sandbox.protocol.devices import device_info
+
 SYMBOL = "grader_take_cuda_error"  # sandbox/native/cuda_error.cpp
 RUNTIME = "libcudart.so"
 TakeError = Callable[[], str]
@@ -22,8 +24,11 @@ def of_library(library: ctypes.CDLL) -> TakeError:
     return lambda: (take() or b"").decode("ascii", "replace")
 
 
-def of_shared_runtime() -> TakeError:
-    """The same for the runtime that this process has loaded, as torch does; `str` where it has loaded none."""
+def of_shared_runtime(device_kind: str) -> TakeError:
+    """The same for the runtime that this process has loaded, as torch does; `str` where it has loaded none. One that was loaded for a
+    device that does not use it has only to say that there is no driver."""
+    if not device_info(device_kind).shared_runtime:
+        return str
     with suppress(OSError):
         loaded = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if RUNTIME in line}
         for path in sorted(library for library in loaded if os.path.basename(library).startswith(RUNTIME)):

@@ -13,6 +13,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -70,6 +71,30 @@ def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_obj
         launch=lambda: kernel(data()),
         finish=lambda result: torch_extension.copy_out(_flat(result), views, job, widens=True),
         blank=torch_extension.blank(targets, call),
+    )
+
+
+def argument_order(kernel: Kernel, job: wire.RunnerJob) -> tuple[int, ...]:
+    """The place of each parameter's argument among inputs, outputs and axes, for a function that takes its outputs; () for one that
+    returns them. LaunchRefused where neither fits."""
+    try:
+        parameters = list(inspect.signature(kernel).parameters.values())
+    except (TypeError, ValueError):
+        return ()
+    positional = [
+        parameter.name for parameter in parameters if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    needed = sum(parameter.name in positional and parameter.default is parameter.empty for parameter in parameters)
+    if needed <= len(job.inputs) <= len(positional) or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return ()
+    if order := torch_extension.order_of(dict.fromkeys(positional[:needed]), job):
+        return order
+    names = [*(tensor.name for tensor in (*job.inputs, *job.outputs)), *job.axes]
+    returning, given = (f"{job.entry}({', '.join(part)})" for part in (names[: len(job.inputs)], names))
+    raise LaunchRefused(
+        Status.RAISED,
+        f"the entry takes {', '.join(positional) or 'nothing'}; the problem calls {returning} and takes what it returns, or {given}, where "
+        "the outputs are written to and sizes may be left out",
     )
 
 
@@ -136,6 +161,8 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     except Exception as error:
         python_module.explain(error, place.sources)
         raise
+    if job.convention is wire.Convention.POSITIONAL:
+        job = replace(job, argument_order=argument_order(kernel, job))
 
     def explained_kernel(*arguments: object) -> object:
         try:
@@ -151,7 +178,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         uses_torch=True,
         fills=fills,
         libraries=python_extensions.libraries,
-        take_error=cuda_errors.of_any((python_extensions.take_error, cuda_errors.of_shared_runtime())),
+        take_error=cuda_errors.of_any((python_extensions.take_error, cuda_errors.of_shared_runtime(job.device_kind))),
     )
 
 

@@ -168,8 +168,8 @@ def built(directory: Path) -> Callable[[Extension], Path]:
         path = directory / extension.path
         if not path.is_file():
             raise RuntimeError(
-                f"load_inline: {extension.name!r} was not compiled with these sources when the module was imported in the build box, and "
-                "nothing is compiled here; call load_inline at the top of the module, with the same arguments everywhere"
+                f"load_inline: {extension.name!r} was not compiled with these sources when the module was imported in the build box, where "
+                "it failed or was not called; call it at the top of the module, with the same arguments everywhere"
             )
         return path
 

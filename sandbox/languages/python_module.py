@@ -284,8 +284,9 @@ def complaint(error: BaseException, sources: Path, sentence: str = "") -> str:
 
 def explain(error: Exception, sources: Path) -> None:
     """Let an exception say where in the submission it was raised; one that says something else than its arguments stays as it is."""
-    if type(error).__str__ in (Exception.__str__, BaseException.__str__):
-        error.args = (complaint(error, sources).strip(),)
+    text = complaint(error, sources).strip()
+    if type(error).__str__ in (Exception.__str__, BaseException.__str__) and not text.startswith("error: "):
+        error.args = (text,)
 
 
 def where(error: BaseException, sources: Path) -> str:

@@ -1,7 +1,7 @@
 """C++ and CUDA extensions of torch: a Python module (`PYBIND11_MODULE`) or operators (`TORCH_LIBRARY`), tensors in and out.
 
 The entry is what has the name asked for, `forward`, or the only function or operator. One that returns nothing and takes a tensor more for
-each output writes its outputs there.
+each output writes its outputs there; the names of its parameters say which.
 """
 
 from __future__ import annotations
@@ -91,14 +91,15 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     named = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     functions = {name: value for name, value in named.items() if callable(value)}
     function = _entry(functions, _operators(operators), job.entry)
-    if job.convention is wire.Convention.POSITIONAL and takes_outputs(function, len(job.inputs) + len(job.outputs)):
-        job = dataclasses.replace(job, convention=wire.Convention.DESTINATION)
+    if job.convention is wire.Convention.POSITIONAL and (taken := parameters_of(function)):
+        parameters, written = taken
+        job = dataclasses.replace(job, argument_order=order_of(parameters, job, written))
     library = ctypes.CDLL(path)
     return Loaded(
         bind=lambda call: bind(function, call, job, arena),
         uses_torch=True,
         libraries=lambda: (library,),
-        take_error=cuda_errors.of_any((cuda_errors.of_library(library), cuda_errors.of_shared_runtime())),
+        take_error=cuda_errors.of_any((cuda_errors.of_library(library), cuda_errors.of_shared_runtime(job.device_kind))),
         own_operators=frozenset(operators),
     )
 
@@ -109,6 +110,9 @@ def bind(kernel: Callable[..., object], call: Call, job: wire.RunnerJob, arena: 
     targets = [arena.tensor(slot.offset, tensor.dtype, slot.shape) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
     if job.convention is wire.Convention.DESTINATION:
         return Bound(launch=lambda: kernel(*arguments, *targets))
+    if job.argument_order:
+        ordered = [(*arguments, *targets, *call.axes)[place] for place in job.argument_order]
+        return Bound(launch=lambda: kernel(*ordered))
     if job.convention is wire.Convention.ARGUMENTS:
         arguments = list(pytree.build(job.templates[call.template_index], arguments))
     return Bound(
@@ -118,19 +122,43 @@ def bind(kernel: Callable[..., object], call: Call, job: wire.RunnerJob, arena: 
     )
 
 
-def takes_outputs(function: Callable[..., object], count: int) -> bool:
-    """Return whether an entry has so many parameters and returns nothing, by an operator's schema, or by the signature that pybind11 writes
-    into the docstring of a function that is not overloaded: `f(x: torch.Tensor, y: torch.Tensor) -> None`."""
+def parameters_of(function: Callable[..., object]) -> tuple[dict[str, bool | None], list[str]] | None:
+    """Return the parameters of an entry that returns nothing, as `order_of` takes them; None of any other.
+
+    They are those of an operator's schema, or of the signature that pybind11 writes into the docstring of a function that is not
+    overloaded: `f(x: torch.Tensor, y: torch.Tensor) -> None`.
+    """
     schema = getattr(getattr(function, "default", None), "_schema", None)
     if schema is not None:
-        return not schema.returns and len(schema.arguments) == count
+        written = [argument.name for argument in schema.arguments if argument.alias_info is not None and argument.alias_info.is_write]
+        return None if schema.returns else ({argument.name: "Tensor" in str(argument.type) for argument in schema.arguments}, written)
     signature = SIGNATURE.match(function.__doc__ or "")
     if signature is None:
-        return False
+        return None
     parameters, before = signature[1], ""
     while parameters != before:  # a type may hold types, as `tuple[int, list[int]]` does
         parameters, before = TYPE_ARGUMENTS.sub("", parameters), parameters
-    return len([parameter for parameter in parameters.split(",") if parameter.strip()]) == count
+    parts = (part.partition(":") for part in parameters.split(",") if part.strip())
+    return {name.strip(): "Tensor" in kind if kind else None for name, _, kind in parts}, []
+
+
+def order_of(parameters: Mapping[str, bool | None], job: wire.RunnerJob, written: Sequence[str] = ()) -> tuple[int, ...]:
+    """Return the place of each parameter's argument among inputs, outputs and axes, of an entry that takes its outputs: by name, or as one
+    that is written to, and the others get what is left in its order. () where that leaves a tensor out, or a parameter.
+
+    parameters: whether each is a tensor, None where that is not known. written: those that are written to, as far as that is known.
+    """
+    tensors = (*job.inputs, *job.outputs)
+    names, outputs = [*(tensor.name for tensor in tensors), *job.axes], range(len(job.inputs), len(tensors))
+    is_tensor = [place in outputs or bool(tensor.shape) for place, tensor in enumerate(tensors)] + [False] * len(job.axes)
+    places = dict(zip(written, outputs, strict=True)) if len(written) == len(outputs) and not {*written} & {*names} else {}
+    places |= {name: names.index(name) for name in parameters if name in names}
+    for name, kind in parameters.items():
+        if name not in places:
+            left = (place for place in range(len(names)) if place not in places.values() and kind in (None, is_tensor[place]))
+            places[name] = next(left, -1)
+    order = tuple(places[name] for name in parameters)
+    return order if -1 not in order and {*range(len(tensors))} <= {*order} else ()
 
 
 def _operators(names: list[str]) -> dict[str, Callable[..., object]]:
@@ -188,6 +216,11 @@ def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, s
     import torch
 
     results = list(result) if isinstance(result, (tuple, list)) else [result]
+    if result is None:
+        outputs = ", ".join(tensor.name for tensor in job.outputs)
+        raise LaunchRefused(
+            Status.WRONG_DTYPE, f"the kernel returned nothing; return {outputs}, or take them as parameters and write there"
+        )
     if len(results) != len(targets):
         raise LaunchRefused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}")
     strides = [slot.strides for slot in slots] or [()] * len(targets)

@@ -331,6 +331,7 @@ class Job:
     precision: float = 0.01  # the half-width at which a measurement may end
     kept_times: bool = False  # of the baselines, from an earlier job, will do; without them it is verified, and ends with Restart
     sweep_s: float = 0.0  # of mode SWEEP: no size begins later than this
+    argument_order: tuple[Count, ...] = ()  # as in BuildNote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,6 +390,8 @@ class RunnerJob:
     convention: Convention = Convention.POSITIONAL
     # Of `DATA` and `ARGUMENTS`: the trees of inputs and outputs, as `sandbox/protocol/pytree.py` writes them; a call says which.
     templates: tuple[str, ...] = ()
+    axes: tuple[str, ...] = ()
+    argument_order: tuple[Count, ...] = ()  # as in BuildNote
     language_module: str = ""  # of a language that another package brings
 
 
@@ -458,12 +461,16 @@ class KernelUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildNote:
-    """Notes of the builder, next to the artifact; a claim that decides nothing."""
+    """Notes of the builder, next to the artifact; a claim that decides nothing but how the entry is called."""
 
     headers: str = ""  # which headers answered the source: "", "light" or "full"; `sandbox/compilers/headers.py`
     fallback: str = ""  # why the light ones were not enough, in a sentence
     kernels: tuple[KernelUse, ...] = ()
     remarks: tuple[str, ...] = ()  # what else its author should know, a sentence each, such as a flag that was not used
+    # The place of each parameter's argument among inputs, outputs, axes and stream; () where that is the order.
+    argument_order: tuple[Count, ...] = ()
+    mismatch: str = ""  # what contradicts the problem in the parameters, in a sentence
+    unbuilt: str = ""  # extensions of a Python module that did not build, with the first error; the module caught it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,6 +488,9 @@ class Build:
     fallback: str = ""
     kernels: tuple[KernelUse, ...] = ()  # as in BuildNote
     remarks: tuple[str, ...] = ()
+    argument_order: tuple[Count, ...] = ()
+    mismatch: str = ""
+    unbuilt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,14 +102,13 @@ def test_a_missing_entry_is_said(builder, device_kind):
     assert 'write extern "C" before it' in failed.log
 
 
-def test_a_parameter_that_contradicts_the_problem_is_remarked(builder, device_kind):
+def test_a_parameter_that_contradicts_the_problem_is_named(builder, device_kind):
     """With its line, and only where the problem says how it calls the entry; what is built is the same."""
     tensors = [wire.TensorSpec(name=name, dtype="float64", shape=("n",)) for name in "ab"]
     call = wire.EntryCall(inputs=(tensors[0],), outputs=(tensors[1],), axes=("n",))
     checked, plain = builder({"kernel.cu": KERNEL}, device_kind, call=call), builder({"kernel.cu": KERNEL}, device_kind)
-    (remark,) = checked.note.remarks
-    assert remark.startswith("kernel.cu:3: `const float* a` is given the input a, which is float64 (and 1 more);")
-    assert plain.note.remarks == () and checked.artifact == plain.artifact
+    assert checked.note.mismatch.startswith("kernel.cu:3: `const float* a` is given the input a, which is float64 (and 1 more);")
+    assert plain.note.mismatch == "" and checked.artifact == plain.artifact
 
 
 # -- a language that runs the submission -------------------------------------------------------------------------------------

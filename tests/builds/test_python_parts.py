@@ -73,6 +73,10 @@ def test_an_extensions_failure_counts_unless_the_module_goes_on_without_it(build
     assert failed.code == REJECTED and "undefined_thing" in failed.log
     built = builder(CAUGHT.replace("\n\ndef solution", "\nexcept RuntimeError:\n    module = None\n\ndef solution"))
     assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
+    assert built.note.unbuilt.startswith(f"'adds' (mine/kernel.py:{KERNEL_LINE}:") and "undefined_thing" in built.note.unbuilt
+    again = "load_inline('adds', DECLARED, CUDA.replace(' + undefined_thing', ''), functions=['add_all'])"
+    repaired = builder(CAUGHT.replace("\n\ndef solution", handler.replace("raise SystemError('no') from error", f"module = {again}")))
+    assert repaired.code == BUILT and repaired.note.unbuilt == "", repaired.log
 
 
 def test_two_extensions_may_have_one_name(builder):

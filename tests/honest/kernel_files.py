@@ -31,7 +31,8 @@ class Kernel:
         """As the server detects it."""
         if self.path.suffix == ".py":
             return "python"
-        return "torch_extension" if "PYBIND11_MODULE" in self.path.read_text("utf-8") else "cuda"
+        text = self.path.read_text("utf-8")
+        return "torch_extension" if "PYBIND11_MODULE" in text or "TORCH_LIBRARY" in text else "cuda"
 
     def read_problem(self) -> Problem:
         """The problem, by whatever format it is in."""

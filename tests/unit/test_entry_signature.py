@@ -1,11 +1,11 @@
-"""A parameter that contradicts the problem is named with its line; what may be right is not."""
+"""Parameters in another order than the problem's get their arguments; what contradicts the problem is named with its line."""
 
 from __future__ import annotations
 
 import pytest
 
-from sandbox.compilers.entry_signature import remarks
-from sandbox.protocol.wire import EntryCall, TensorSpec
+from sandbox.compilers.entry_signature import note
+from sandbox.protocol.wire import BuildNote, EntryCall, TensorSpec
 
 
 def tensor(name, dtype="float32", shape=("n",)):
@@ -16,9 +16,9 @@ ADD = EntryCall(inputs=(tensor("a"), tensor("b")), outputs=(tensor("c"),), axes=
 SCALE = EntryCall(inputs=(tensor("a"), tensor("s", shape=()), tensor("k", "int32", ())), outputs=(tensor("c"),), axes=("n",))
 
 
-def remarked(parameters: str, call: EntryCall = ADD) -> tuple[str, ...]:
-    source = f'// the first line\n__global__ void k(const double* a) {{}}\nextern "C" void solve({parameters}) {{ k<<<1, 1>>>(0); }}\n'
-    return remarks("solve", call, {"k.cu": source, "part.cuh": "void solved(double* a);"})
+def noted(parameters: str, call: EntryCall = ADD, before: str = "// the first line"):
+    source = f'{before}\n__global__ void k(const double* a) {{}}\nextern "C" void solve({parameters}) {{ k<<<1, 1>>>(0); }}\n'
+    return note("solve", call, {"k.cu": source, "part.cuh": "void solved(double* a);"})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def remarked(parameters: str, call: EntryCall = ADD) -> tuple[str, ...]:
 )
 def test_what_may_be_right_is_not_remarked(parameters):
     """Other spellings, fewer parameters, bytes, vectors, and types that are not known here."""
-    assert remarked(parameters) == ()
+    assert noted(parameters) == BuildNote()
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,18 @@ def test_what_may_be_right_is_not_remarked(parameters):
         ("const float* a, float* c", "it has 2 parameters, and is called with 4 and the stream;"),
         ("const float* a, const float* b, float* c, int n, int m, int k", "it has 6 parameters, and is called with 4 and the stream;"),
         (
-            "int n, const float* a, const float* b, float* c",
-            "`int n` is given the input a, which is passed as a pointer to float32 (and 2 more);",
+            "int n, int rows, const float* a, float* c",
+            "`int n` is given the input a, which is passed as a pointer to float32 (and 3 more);",
         ),
         ("void", "it has 0 parameters, and is called with 4 and the stream;"),
     ],
 )
 def test_a_contradiction_is_named_with_its_line(parameters, sentence):
     """And with how the problem calls the entry."""
-    (remark,) = remarked(parameters)
-    assert remark.startswith(f"k.cu:3: {sentence}"), remark
-    assert remark.endswith("the problem calls void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)")
+    found = noted(parameters)
+    assert found.argument_order == found.remarks == ()
+    assert found.mismatch.startswith(f"k.cu:3: {sentence}"), found
+    assert found.mismatch.endswith("the problem calls void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)")
 
 
 @pytest.mark.parametrize(
@@ -83,8 +84,8 @@ def test_a_contradiction_is_named_with_its_line(parameters, sentence):
 )
 def test_scalars_are_passed_by_value(parameters, sentence):
     """In registers of their kind: an integer's size does not matter there."""
-    found = remarked(parameters, SCALE)
-    assert (sentence in found[0]) if sentence else found == ()
+    found = noted(parameters, SCALE)
+    assert (sentence in found.mismatch) if sentence else found == BuildNote()
 
 
 @pytest.mark.parametrize(
@@ -99,4 +100,57 @@ def test_scalars_are_passed_by_value(parameters, sentence):
 )
 def test_a_definition_that_can_not_be_read_is_not_judged(source):
     """None, two of them, a macro, a mistake that the compiler finds."""
-    assert remarks("solve", ADD, {"k.cu": source}) == ()
+    assert note("solve", ADD, {"k.cu": source}) == BuildNote()
+
+
+LAYER_NORM = EntryCall(
+    inputs=(tensor("input"), tensor("weight"), tensor("eps", shape=())), outputs=(tensor("output"),), axes=("rows", "N"), sizes={}
+)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "order"),
+    [
+        ("const float* input, const float* weight, float* output, int rows, int N, float eps", "input weight output rows N eps"),
+        ("float* output, const float* input, const float* weight, float eps, int rows, int n", "output input weight eps rows N"),
+        ("float* out, const float* x, const float* w, size_t m, size_t n, float epsilon", "output input weight rows N eps"),
+        ("cudaStream_t s, float* y, const float* x, const float* w, float e, int m, int n", "stream output input weight eps rows N"),
+        ("int N, int rows, float eps, float* output, float* weight, float* input", "N rows eps output weight input"),
+        ("float* output, float* input, float* weight, float eps", "output input weight eps"),
+        ("const float* a, float* y, const float* b, float e, int m, int n, void* stream", "input output weight eps rows N stream"),
+    ],
+)
+def test_parameters_in_another_order_get_their_arguments(parameters, order):
+    """By their names, and what is left by its kind: as vLLM, DeepSpeed and LeetGPU declare their entries. The remark says which."""
+    found, names = noted(parameters, LAYER_NORM), ["input", "weight", "eps", "output", "rows", "N", "stream"]
+    assert [names[place] for place in found.argument_order] == order.split(), found
+    assert found.remarks == (f"k.cu:3: solve is called as solve({', '.join(order.split())}), by its parameters",)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "float* output, const float* a, const float* b, float eps, int count",
+        "float* a, float* b, float* c, float* d, int rows, int N, float eps",
+        "const float* input, float* output, int rows, int N, float eps",
+        "const float* input, const double* weight, float* output, int rows, int N, float eps",
+    ],
+)
+def test_an_order_that_is_not_certain_is_not_taken(parameters):
+    """One size of two, pointers without a role, an input left out, another type: the verdict names the contradiction."""
+    found = noted(parameters, LAYER_NORM)
+    assert found.argument_order == () and found.mismatch
+
+
+def test_a_line_in_the_source_says_the_order():
+    """Whatever the parameters are called; a name that the problem lacks is no order."""
+    parameters = "float* out, const float* in, const float* by, int count"
+    found = noted(parameters, LAYER_NORM, "// grader: problem=norm arguments=output,input,weight,N")
+    assert found == BuildNote(argument_order=(3, 0, 1, 5))
+    assert "the problem has no n;" in noted(parameters, LAYER_NORM, "// grader: arguments=output,input,weight,n").mismatch
+
+
+def test_an_output_without_a_shape_is_a_pointer():
+    """A loss is written to memory; an input without a shape is passed by value."""
+    mean = EntryCall(inputs=(tensor("a"),), outputs=(tensor("loss", shape=()),), axes=("n",))
+    assert noted("const float* a, float* loss, int n", mean) == BuildNote()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from sandbox.devices import Arena
-from sandbox.languages import torch_extension
+from sandbox.languages import python, torch_extension
 from sandbox.launch.loop import LaunchRefused, _poison_allocations
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Slot, Status
@@ -86,30 +87,76 @@ def documented(text: str | None) -> SimpleNamespace:
     return SimpleNamespace(__doc__=text)
 
 
+ROWS = replace(
+    JOB,
+    inputs=tuple(wire.TensorSpec(name=name, dtype="float32", shape=("rows", "n")) for name in "ab"),
+    outputs=(wire.TensorSpec(name="c", dtype="float32", shape=("rows",)),),
+    axes=("rows", "n"),
+)
+
+
 @pytest.mark.parametrize(
-    ("text", "count", "expected"),
+    ("text", "order"),
     [
-        ("f(arg0: torch.Tensor, arg1: torch.Tensor) -> None\n", 2, True),
-        ("f(x: torch.Tensor, y: torch.Tensor) -> None\n\nReLU of x, into y", 2, True),
-        ("f(x: torch.Tensor, sizes: tuple[int, list[int]], y: torch.Tensor, eps: float = 1e-05) -> None\n", 4, True),
-        ("f() -> None\n", 0, True),
-        ("f(x: torch.Tensor, y: torch.Tensor) -> None\n", 3, False),  # it takes something else
-        ("f(x: torch.Tensor) -> None\n", 2, False),
-        ("f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor\n", 2, False),  # it returns its output
-        ("f(x: torch.Tensor, y: torch.Tensor) -> tuple[None, None]\n", 2, False),
-        (OVERLOADED, 2, False),  # which one is called would depend on the arguments
-        ("says nothing of its arguments", 2, False),
-        ("", 0, False),
-        (None, 0, False),
+        ("f(arg0: torch.Tensor, arg1: torch.Tensor, arg2: torch.Tensor) -> None\n", (0, 1, 2)),
+        ("f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None\n\nReLU of x, into y", (0, 1, 2)),
+        ("f(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, size: int) -> None\n", (2, 0, 1, 3)),
+        ("f(size: int, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None\n", (3, 0, 1, 2)),
+        ("f(a: torch.Tensor, sizes: tuple[int, list[int]], b: torch.Tensor, c: torch.Tensor) -> None\n", (0, 3, 1, 2)),
+        ("f(a: torch.Tensor, b: torch.Tensor) -> None\n", ()),  # it takes something else
+        ("f() -> None\n", ()),
+        ("f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> None\n", ()),
+        ("f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor\n", None),  # it returns its output
+        ("f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> tuple[None, None]\n", None),
+        (OVERLOADED, None),  # which one is called would depend on the arguments
+        ("says nothing of its arguments", None),
+        ("", None),
+        (None, None),
     ],
 )
-def test_a_signature_of_pybind11(text: str | None, count: int, expected: bool) -> None:
-    assert torch_extension.takes_outputs(documented(text), count) is expected
+def test_a_signature_of_pybind11(text: str | None, order: tuple[int, ...] | None) -> None:
+    """Outputs are given to a function that returns nothing, by the names and types of its parameters."""
+    taken = torch_extension.parameters_of(cast(Any, documented(text)))
+    assert (taken and torch_extension.order_of(taken[0], ROWS, taken[1])) == order
 
 
 @pytest.mark.parametrize(
-    ("arguments", "returns", "count", "expected"), [("xy", "", 2, True), ("xy", "", 3, False), ("xy", "y", 2, False), ("", "", 2, False)]
+    ("schema", "order"),
+    [
+        ("f(Tensor x, Tensor y, Tensor z) -> ()", (0, 1, 2)),
+        ("f(Tensor! out, Tensor x, Tensor y, float rows) -> ()", (2, 0, 1, 3)),
+        ("f(Tensor! b, Tensor x, Tensor y) -> ()", (1, 0, 2)),  # a name says more than that it is written to
+        ("f(Tensor x, Tensor y) -> ()", ()),
+        ("f(Tensor x, Tensor y) -> Tensor", None),
+    ],
 )
-def test_a_schema_of_an_operator(arguments: str, returns: str, count: int, expected: bool) -> None:
-    operator = SimpleNamespace(default=SimpleNamespace(_schema=SimpleNamespace(arguments=list(arguments), returns=list(returns))))
-    assert torch_extension.takes_outputs(operator, count) is expected
+def test_a_schema_of_an_operator(schema: str, order: tuple[int, ...] | None) -> None:
+    """As vLLM declares its operators, outputs first."""
+    operator = SimpleNamespace(default=SimpleNamespace(_schema=torch._C.parse_schema(schema)))
+    taken = torch_extension.parameters_of(cast(Any, operator))
+    assert (taken and torch_extension.order_of(taken[0], ROWS, taken[1])) == order
+
+
+@pytest.mark.parametrize(
+    ("kernel", "order"),
+    [
+        (lambda a, b: None, ()),
+        (lambda a, b, block=128: None, ()),
+        (lambda *tensors: None, ()),
+        (lambda a, b, c: None, (0, 1, 2)),
+        (lambda x, y, out, m, n: None, (0, 1, 2, 3, 4)),
+        (lambda c, a, b, n: None, (2, 0, 1, 4)),
+        (lambda n, out, b, a: None, (4, 2, 1, 0)),
+        (lambda a, b, c, rows, block=128: None, (0, 1, 2, 3)),
+    ],
+)
+def test_a_function_that_takes_its_outputs_gets_them(kernel, order) -> None:
+    """As LeetGPU's do: by name, and what is left in the problem's order. What has a default is never given."""
+    assert python.argument_order(kernel, ROWS) == order
+
+
+@pytest.mark.parametrize("kernel", [lambda a: None, lambda: None, lambda a, b, c, d, e, f: None, lambda a, rows, n: None])
+def test_a_function_that_can_not_be_called_is_told_how_it_is(kernel) -> None:
+    """Before it runs."""
+    with pytest.raises(LaunchRefused, match=r"calls solve\(a, b\) and takes what it returns, or solve\(a, b, c, rows, n\), where"):
+        python.argument_order(kernel, ROWS)

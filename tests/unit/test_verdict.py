@@ -125,6 +125,22 @@ def test_a_build_that_failed_decides(outcome: BuildOutcome) -> None:
     assert report.verdict is not Verdict.ACCEPTED and report.build is not None
 
 
+def test_an_extension_that_did_not_build_is_told_first() -> None:
+    """Whatever the verdict on what the module does without it."""
+    built = replace(BUILT, unbuilt="'mine' (k.py:6: error: expected ';')")
+    for facts in ((built, *GOOD[1:]), (built, *GOOD[1:-1], trial("b", TrialOutcome.MISMATCHED), FINISHED)):
+        told = "Without its extension 'mine' (k.py:6: error: expected ';'), which did not build: "
+        assert fold(facts).summary == told + fold((BUILT, *facts[1:])).summary
+
+
+def test_parameters_that_contradict_the_problem_are_told_of_a_kernel_that_fails() -> None:
+    """First, for they are the cause of what follows; one that is right is right."""
+    built = replace(BUILT, mismatch="k.cu:3: `int n` is given the output c")
+    failed = fold((built, *GOOD[1:-1], trial("b", TrialOutcome.UNWRITTEN), FINISHED))
+    assert failed.summary.startswith("The entry's parameters do not fit: k.cu:3: `int n` is given the output c. It never wrote")
+    assert fold((built, *GOOD[1:])).summary == fold(GOOD).summary
+
+
 def test_a_claim_far_below_the_clock_is_disqualified() -> None:
     seen, claimed = wire.Samples(durations_ns=(100_000_000, 110_000_000)), wire.Samples(durations_ns=(1,))
     measurement = timed(clock=wire.Clock.HOST, certified=seen, bound_ns=100_000_000, reported=claimed)

@@ -1,6 +1,10 @@
 // The CUDA runtime on the CPU: what nvcc includes before a .cu file's first line.
 #pragma once
 
+// The guards of the toolkit's own headers, by which others tell what was included.
+#define __CUDA_RUNTIME_H__
+#define __DRIVER_TYPES_H__
+
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

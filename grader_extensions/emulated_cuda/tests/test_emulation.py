@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from grader_extensions.emulated_cuda import gcc
-from grader_extensions.emulated_cuda.emulation import Unsupported, translate
+from grader_extensions.emulated_cuda.emulation import MACRO_DEFINITIONS, Unsupported, translate
 from grader_extensions.emulated_cuda.gcc import Emulated
 from sandbox.compilers.headers import Headers
 
@@ -16,9 +16,18 @@ def body(source: str, path: str = "kernel.cu") -> str:
 
 
 def test_the_output_starts_with_the_runtime_and_the_users_name() -> None:
-    """nvcc includes the runtime by itself; headers and host files do without."""
-    assert translate("int x;\n", "a/kernel.cu") == '#include <cuda_runtime.h>\n#line 1 "a/kernel.cu"\nint x;\n'
+    """nvcc includes the runtime by itself, and says who it is; headers and host files do without."""
+    assert translate("int x;\n", "a/kernel.cu") == f'#include <cuda_runtime.h>\n{MACRO_DEFINITIONS}#line 1 "a/kernel.cu"\nint x;\n'
     assert translate("int x;\n", "main.cpp") == '#line 1 "main.cpp"\nint x;\n'
+
+
+def test_the_compilers_macros_are_those_of_cuda_sources_alone() -> None:
+    """Each by a name of the same length: torch's headers, which are not translated, may not take g++ for nvcc."""
+    assert body("#ifdef __CUDACC__\n#if __NVCC__ && __CUDACC_VER_MAJOR__ > 9\n", "a.cuh") == (
+        "#ifdef EMU_CUDACC\n#if EMU_NVCC && EMU_CUDACC_VER_MAJOR > 9\n"
+    )
+    assert "EMU_CUDACC" in translate("", "kernel.cu") and "EMU_CUDACC" not in translate("", "main.cpp")
+    assert body("int __CUDACC__x, x__NVCC__;\n") == "int __CUDACC__x, x__NVCC__;\n"
 
 
 def test_a_launch_keeps_its_lines_and_its_arguments() -> None:

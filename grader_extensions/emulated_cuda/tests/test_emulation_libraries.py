@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader_extensions.emulated_cuda import emulation, emulation_limits
+from grader_extensions.emulated_cuda import emulation, emulation_limits, toolchain
 from grader_extensions.emulated_cuda.emulation import Unsupported
 
 UNDECLARED = "k.cu:3:5: error: ‘{}’ was not declared in this scope; did you mean something else?\n"
@@ -34,6 +34,12 @@ def test_a_name_of_cuda_that_nobody_declared_is_not_supported(name: str) -> None
     """It may be right where there is a GPU."""
     sentence = emulation_limits.unknown_name(UNDECLARED.format(name), f"void f() {{\n\n  {name}(1);\n}}\n")
     assert sentence == f"the emulated device has no {name}; use a CUDA device for this kernel"
+
+
+def test_a_name_that_no_gpu_has_any_more_is_told_its_successor() -> None:
+    """Where it is used, before what g++ says of it."""
+    line = toolchain.unsupported(UNDECLARED.format("__shfl_down"), "void f() {\n\n  __shfl_down(1);\n}\n")
+    assert line is not None and line.startswith("k.cu:3:5: error: __shfl_down was removed from CUDA; write __shfl_down_sync, whose")
 
 
 @pytest.mark.parametrize(
