@@ -293,7 +293,7 @@ class QueuedReservation:
     def __init__(self, lanes: Lanes, choice: str, lane: DeviceLane) -> None:
         self.choice, self.current = choice, lane
         self._lanes = lanes
-        self.idle = False  # whether the lane was free when it settled
+        self.idle, self._settled = False, False  # whether the lane was free when it settled, and whether it did
         self.assigned: asyncio.Future[DeviceLane]  # while it waits for a lane, since start_s of the loop's clock
         self.start_s = 0.0
 
