@@ -91,14 +91,14 @@ def _order(parameters: Sequence[_Parameter], call: EntryCall, names: Sequence[st
     by_value = {place for place, tensor in enumerate(call.inputs) if not tensor.shape}
     floats = {place for place in by_value if _DTYPES[tensors[place].dtype][0] == "float"}
     pointers = {*range(len(tensors))} - by_value
-    # Those that are left are matched where there are as many parameters as arguments of a kind, in their order.
+    # The others are matched where there are as many parameters as arguments of a kind, in their order.
     for is_pointer, is_output, is_float, kind in (
         (True, True, False, {*range(len(call.inputs), len(tensors))}),
         (True, False, False, pointers),
         (False, False, True, floats),
         (False, False, False, {*range(len(names) - 1)} - pointers - floats),
     ):
-        left = [
+        unmatched = [
             number
             for number, parameter in enumerate(parameters)
             if number not in places
@@ -107,8 +107,8 @@ def _order(parameters: Sequence[_Parameter], call: EntryCall, names: Sequence[st
             and (not is_float or (parameter.type is not None and parameter.type[0] == "float"))
         ]
         arguments = [place for place in free if place in kind]
-        if len(left) == len(arguments):
-            assign(zip(left, arguments, strict=True))
+        if len(unmatched) == len(arguments):
+            assign(zip(unmatched, arguments, strict=True))
     is_whole = len(places) == len(parameters) <= _PARAMETER_LIMIT and all(place >= len(tensors) for place in free)
     fits = is_whole and not any(_argument_fault(parameters[number], call, place) for number, place in places.items())
     return tuple(places[number] for number in sorted(places)) if fits else ()

@@ -90,11 +90,11 @@ def argument_order(kernel: Kernel, job: wire.RunnerJob) -> tuple[int, ...]:
     if order := torch_extension.order_of(dict.fromkeys(positional[:needed]), job):
         return order
     names = [*(tensor.name for tensor in (*job.inputs, *job.outputs)), *job.axes]
-    returning, given = (f"{job.entry}({', '.join(part)})" for part in (names[: len(job.inputs)], names))
+    returning, writing = (f"{job.entry}({', '.join(part)})" for part in (names[: len(job.inputs)], names))
     raise LaunchRefused(
         Status.RAISED,
-        f"the entry takes {', '.join(positional) or 'nothing'}; the problem calls {returning} and takes what it returns, or {given}, where "
-        "the outputs are written to and sizes may be left out",
+        f"the entry takes {', '.join(positional) or 'nothing'}; the problem calls {returning} and takes what it returns, or {writing}, "
+        "where the outputs are written to and sizes may be left out",
     )
 
 

@@ -91,8 +91,8 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     named = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     functions = {name: value for name, value in named.items() if callable(value)}
     function = _entry(functions, _operators(operators), job.entry)
-    if job.convention is wire.Convention.POSITIONAL and (taken := parameters_of(function)):
-        parameters, written = taken
+    if job.convention is wire.Convention.POSITIONAL and (void := parameters_of(function)):
+        parameters, written = void
         job = dataclasses.replace(job, argument_order=order_of(parameters, job, written))
     library = ctypes.CDLL(path)
     return Loaded(
@@ -155,8 +155,8 @@ def order_of(parameters: Mapping[str, bool | None], job: wire.RunnerJob, written
     places |= {name: names.index(name) for name in parameters if name in names}
     for name, kind in parameters.items():
         if name not in places:
-            left = (place for place in range(len(names)) if place not in places.values() and kind in (None, is_tensor[place]))
-            places[name] = next(left, -1)
+            fitting = (place for place in range(len(names)) if place not in places.values() and kind in (None, is_tensor[place]))
+            places[name] = next(fitting, -1)
     order = tuple(places[name] for name in parameters)
     return order if -1 not in order and {*range(len(tensors))} <= {*order} else ()
 

@@ -207,8 +207,8 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
     lists += [{"user": "u0123", "competition": contest}, {"user": "u0123", **rare}, {"user": "u0123", "states": [1]}]
     for request in lists:
         yield f"List {request or 'all'}".replace(prefix, "PREFIX"), rpc("ListSubmissions", **request)
-    own: list[dict[str, Any]] = [of_user, rare, {"states": [1]}, {"tag": "sweep", **of_user}]
-    for request in (*own, {"competition": contest, **of_contest}, {"user": "u0123", **of_user}):
+    of_the_user: list[dict[str, Any]] = [of_user, rare, {"states": [1]}, {"tag": "sweep", **of_user}]
+    for request in (*of_the_user, {"competition": contest, **of_contest}, {"user": "u0123", **of_user}):
         yield f"List as a user, {request or 'all'}", rpc("ListSubmissions", "u0007", **request)
     board = rpc("GetLeaderboard", competition=contest, problem="problems/stub", page_size=BOARD_SIZE)
 
