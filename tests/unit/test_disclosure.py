@@ -62,7 +62,7 @@ EXPECTED = {
     wire.Round: {"index count": "ssss"},
     wire.Build: {
         "outcome log log_truncated duration_ns artifact_digest reason": "ssss",
-        "cached headers fallback kernels remarks": "ssss",
+        "cached headers fallback kernels remarks argument_order mismatch unbuilt": "ssss",
     },
     wire.Environment: {"device device_kind clock isolation versions architecture device_uuid ceilings": "ssss"},
     wire.Load: {"outcome": "ssss", "message": "s---"},

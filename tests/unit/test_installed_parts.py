@@ -72,10 +72,12 @@ def command(*words):
 
 @pytest.fixture(autouse=True)
 def points(monkeypatch):
-    """Two packages, of which one lost a module; a test may append another."""
+    """Two packages, of which one lost a module; a test may append another. What is read of them is forgotten with the test."""
     points = [*POINTS]
     monkeypatch.setattr(entry_points, "scan", lambda: EntryPoints(points))
-    return points
+    box_modules.cache_clear()
+    yield points
+    box_modules.cache_clear()
 
 
 def test_a_part_that_cannot_be_imported_is_named():
@@ -117,17 +119,13 @@ def test_a_wrong_entry_point_is_a_sentence_of_doctor(points, program, capsys, mo
     """For a box module, which no program imports itself."""
     monkeypatch.delenv(VARIABLE, raising=False)
     points.append(EntryPoint(name="emulated", value="json", group="grader.box_modules"))
-    box_modules.cache_clear()
-    try:
-        if program == "grader-server":
-            assert server_main.main(["doctor"]) == 1
-            text = capsys.readouterr().out
-        else:
-            done = command("doctor")
-            assert done.exit_code == 2
-            text = done.stderr
-    finally:
-        box_modules.cache_clear()
+    if program == "grader-server":
+        assert server_main.main(["doctor"]) == 1
+        text = capsys.readouterr().out
+    else:
+        done = command("doctor")
+        assert done.exit_code == 2
+        text = done.stderr
     assert "grader.box_modules: 'json' of an installed package is no module inside a package" in " ".join(text.split())
 
 
