@@ -91,7 +91,7 @@ def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> I
     yield from _section(render_kernels(report.build.kernels, report.environment.architecture))
     if report.HasField("profile"):
         yield from _section(render_profile(report.profile, submission_id))
-    mismatch = [report.build.mismatch] if report.build.mismatch and report.verdict == report_pb2.VERDICT_ACCEPTED else []
+    mismatch = [report.build.mismatch] if report.build.mismatch and report.build.mismatch not in report.summary else []
     for remark in (*mismatch, *report.build.remarks):
         yield plain(f"note: {one_line(remark, most_chars=_REMARK_CHARS)}", "yellow")
     if report.verdict == report_pb2.VERDICT_COMPILE_ERROR and report.build.log:

@@ -25,7 +25,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.box_files import GO, READY, WAIT
 from sandbox.protocol.box_start import FORK_SOCKET
 from sandbox.protocol.languages import languages
-from sandbox.protocol.signatures import entry_in
+from sandbox.protocol.signatures import CUDA, entry_in
 from sandbox.protocol.wire import Stage, Step
 
 # A run box imports what it needs, waits, and is given one job. Two named pipes in its {link} take it through that, and are there from
@@ -424,7 +424,7 @@ class Attempt:
             artifact_digest=build.artifact_digest,
             runner_uid=box.uid,
             load_s=self.host.profile.load_s,
-            argument_order=build.argument_order,
+            argument_order=build.argument_order if submission.language == CUDA else (),  # of others the submission would say it
             measure_s=measure_s,
             precision=precision,
         )

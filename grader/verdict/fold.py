@@ -77,7 +77,7 @@ def report_of(facts: Facts, decision: Decision, processes: list[tuple[wire.Measu
     if verdict in _EXPLAINED:
         contradiction = f"The entry's parameters do not fit: {_ended(build.mismatch)} " if build and build.mismatch else ""
         summary = f"{contradiction}{summary}{_cause(profile)}"
-    if build and build.unbuilt and build.outcome is BuildOutcome.BUILT:
+    if build and build.unbuilt and verdict in (Verdict.ACCEPTED, *_EXPLAINED):
         summary = f"Without its extension {build.unbuilt.rstrip('.')}, which did not build: {summary}"
     return Report(
         verdict=verdict,

@@ -4,6 +4,7 @@ thread, from barrier to barrier, in an order that is drawn."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import itertools
@@ -13,8 +14,6 @@ import threading
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
-
-from greenlet import getcurrent, greenlet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,10 +28,10 @@ def install(torch: Any) -> None:
     answer_without_runtime()
     try:
         modules: list[Any] = [importlib.import_module(name) for name in MODULES]
+        turns = ThreadTurns()
     except ImportError:
         return
     cuda, kernel, kernelapi, devicearray = modules
-    turns = ThreadTurns()
 
     def array_of(value: Any) -> Any:
         return value.detach().numpy() if isinstance(value, torch.Tensor) else value
@@ -56,7 +55,11 @@ def install(torch: Any) -> None:
 
     kernelapi.threading = turns
     kernel.BlockThread.syncthreads = lambda self: turns.wait()
-    kernelapi.FakeCUDAModule.nanosleep = lambda self, ns: turns.pause()
+    # Who waits for another thread of the block asks again by one of these.
+    for fence in ("threadfence", "threadfence_block", "threadfence_system", "nanosleep"):
+        setattr(kernelapi.FakeCUDAModule, fence, lambda self, *arguments: turns.pause())
+    for name, operation in inspect.getmembers(kernelapi.FakeCUDAAtomic, inspect.isfunction):
+        setattr(kernelapi.FakeCUDAAtomic, name, turns.pausing(operation))
     kernelapi.FakeCUDAModule.libdevice = Libdevice()
     kernel.FakeCUDAKernel.__call__ = lambda self, *arguments: launch(self, *map(array_of, arguments))
     kernel.FakeWithinKernelCUDAArray = plain
@@ -68,6 +71,8 @@ class ThreadTurns(threading.local):
     """Stands for `threading` in the simulator: a CUDA thread is a greenlet, for a block has more threads than a box may have processes."""
 
     def __init__(self) -> None:
+        greenlets = importlib.import_module("greenlet")  # it comes with the packages of a box
+        self._fiber, self._running, self._random = greenlets.greenlet, greenlets.getcurrent, random.Random()
         self._current: Any = None
         self._waiting: set[Any] = set()  # at the barrier
 
@@ -80,12 +85,12 @@ class ThreadTurns(threading.local):
 
     def run(self, threads: list[Any]) -> None:
         """Run the threads of a block to their ends, in each round in another order. Raises what the first of them raised."""
-        fibers = {thread: greenlet(thread.run) for thread in threads}
+        fibers = {thread: self._fiber(thread.run) for thread in threads}
         self._waiting = set()
         try:
             while fibers:
                 ready = [thread for thread in fibers if thread not in self._waiting]
-                for thread in random.sample(ready, len(ready)):
+                for thread in self._random.sample(ready, len(ready)):
                     self._current = thread
                     fibers[thread].switch()
                     if thread.exception:
@@ -105,8 +110,19 @@ class ThreadTurns(threading.local):
         """End the turn of the current thread, where threads take turns."""
         thread = self._current
         if thread is not None:
-            getcurrent().parent.switch()
+            self._running().parent.switch()
             self._current = thread
+
+    def pausing(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an operation that ends the turn of its thread."""
+
+        @functools.wraps(operation)
+        def paused(*arguments: Any, **named: Any) -> Any:
+            value = operation(*arguments, **named)
+            self.pause()
+            return value
+
+        return paused
 
 
 class Libdevice:
@@ -116,8 +132,8 @@ class Libdevice:
         import numpy as np
 
         others: dict[str, Callable[..., Any]] = {
-            **{kind: getattr(math, kind) for kind in ("erf", "erfc", "lgamma", "remainder")},
-            **{"abs": abs, "max": max, "min": min, "tgamma": math.gamma},
+            **{kind: getattr(math, kind) for kind in ("erf", "erfc", "remainder")},
+            **{"abs": abs, "max": max, "min": min},
             "exp10": lambda x: np.power(10.0, x),
             "fdivide": lambda x, y: x / y,
             "fma": lambda x, y, z: x * y + z,
@@ -135,7 +151,7 @@ class Libdevice:
             raise AttributeError(f"the emulated device has no cuda.libdevice.{name}; use a CUDA device for this kernel")
 
         def rounded(*arguments: Any) -> Any:
-            value = single(*(np.float64(np.float32(argument)) for argument in arguments))
+            value = single(*(np.float64(np.float32(one)) if isinstance(one, (float, np.floating)) else one for one in arguments))
             return tuple(map(np.float32, value)) if isinstance(value, tuple) else np.float32(value)
 
         return rounded

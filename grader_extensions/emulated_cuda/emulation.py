@@ -41,8 +41,10 @@ REGISTERS_FOR_KEY = ("TORCH_LIBRARY_IMPL", "STABLE_TORCH_LIBRARY_IMPL")
 DISPATCH_KEYS = {"CUDA": "CPU", "CPU": "CUDA", "AutogradCUDA": "AutogradCPU", "AutogradCPU": "AutogradCUDA"}
 ASM = ("asm", "__asm__", "__asm")
 # What nvcc defines, as names of the same length: torch's own headers and the toolkit's may not see those. Of CUDA 13.0.
-COMPILER_MACROS = re.compile(r"\b__(CUDACC|NVCC|CUDACC_VER_MAJOR|CUDACC_VER_MINOR)__\b")
-MACRO_DEFINITIONS = "".join(f"#define EMU_{name}\n" for name in ("CUDACC 1", "NVCC 1", "CUDACC_VER_MAJOR 13", "CUDACC_VER_MINOR 0"))
+COMPILER_MACROS = re.compile(r"\b__(CUDACC|NVCC|CUDACC_VER_(?:MAJOR|MINOR|BUILD))__\b")
+MACRO_DEFINITIONS = "".join(
+    f"#define EMU_{name}\n" for name in ("CUDACC 1", "NVCC 1", "CUDACC_VER_MAJOR 13", "CUDACC_VER_MINOR 0", "CUDACC_VER_BUILD 0")
+)
 ALIGNMENT = re.compile(rb"\b(?:alignas|__align__|__builtin_align__)\s*\(\s*(\d+)\s*\)")
 CLUSTER_DIMS = "__cluster_dims__"
 SECOND_BODY = block_loops.SECOND_BODY

@@ -42,6 +42,7 @@ WANTS_GPU = re.compile(
 )
 HEADER_SUFFIXES, HEADER_LIMIT_BYTES = (".cuh", ".h", ".hpp", ".inl"), 1 << 20
 SURE_CHARS = 20  # a shorter text may stand there for something else
+UNBUILT_CHARS = 300  # of the error of an extension that the module goes on without
 
 
 class CompileFailed(RuntimeError):
@@ -106,7 +107,7 @@ class Compiling:
         """Name the extensions that did not build, with the first error; "" where there are none."""
         errors = (line for log in self.failed.values() for line in log.splitlines() if "error: " in line)
         names = ", ".join(map(repr, self.failed))
-        return f"{names} ({next(errors, 'the compiler failed without a word')})" if names else ""
+        return f"{names} ({next(errors, 'the compiler failed without a word')[:UNBUILT_CHARS]})" if names else ""
 
     def _compile(self, extension: Extension) -> Path:
         target = self._extensions / extension.path

@@ -25,9 +25,10 @@ _TYPES |= {"float": ("float", 4), "double": ("float", 8), "half": ("float", 2), 
 _TYPES |= dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat", 2))
 # By torch's name.
 _DTYPES = {name: _TYPES[written] for name, written in C_TYPES.items()}
+_SCOPES = {"namespace_definition", "class_specifier", "struct_specifier", "template_declaration"}
 _STREAM, _STREAM_TYPE = "stream", "cudaStream_t"
 _PARAMETER_LIMIT = 32  # of an entry in an order of its own: a note holds no more (grader/grading/pipeline.py)
-_DIRECTIVE = re.compile(r"^[ \t]*//[ \t]*grader:(?:.*\s)?arguments=(\w+(?:,\w+)*)", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^[ \t]*//[ \t]*grader:(?:[^\n]*[ \t])?arguments=([^=\n]*?)[ \t]*(?=[ \t]\w+=|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +47,17 @@ class _Parameter:
 def note(entry: str, call: EntryCall, sources: Mapping[str, str]) -> BuildNote:
     """Return the order of the parameters of the one definition of the entry, where it is not the problem's, or what contradicts the
     problem; neither where it may be right, or can't be read."""
+    if any(item.dtype not in _DTYPES for item in (*call.inputs, *call.outputs)):
+        return BuildNote()
     definitions = [(path, *item) for path, text in sources.items() if entry in text for item in _definitions(text, entry)]
-    if len(definitions) != 1 or any(item.dtype not in _DTYPES for item in (*call.inputs, *call.outputs)):
+    names = _argument_names(call)
+    for path, text in sources.items():
+        if directive := _DIRECTIVE.search(text):
+            count = len(definitions[0][-1]) if len(definitions) == 1 else None
+            return _directed(directive[1], names, len(call.inputs) + len(call.outputs), f"{path}: arguments={directive[1]}", count)
+    if len(definitions) != 1:
         return BuildNote()
     path, line, parameters = definitions[0]
-    directive = next(iter(_DIRECTIVE.findall(sources[path])), None)
-    names = _argument_names(call)
-    if directive is not None:
-        written = directive.split(",")
-        if unknown := next((name for name in written if name not in names), None):
-            return BuildNote(mismatch=f"{path}: `arguments={directive}`: the problem has no {unknown}; it has {', '.join(names)}")
-        return BuildNote(argument_order=tuple(names.index(name) for name in written)[:_PARAMETER_LIMIT])
     faults = list(_faults(parameters, call))
     if not faults:
         return BuildNote()
@@ -66,6 +67,21 @@ def note(entry: str, call: EntryCall, sources: Mapping[str, str]) -> BuildNote:
     at, sentence = faults[0]
     rest = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return BuildNote(mismatch=f"{path}:{at or line}: {sentence}{rest}; the problem calls void {entry}({cuda_parameters(call)})")
+
+
+def _directed(text: str, names: list[str], tensor_count: int, where: str, count: int | None) -> BuildNote:
+    """The order that a source asks for. count: of the entry's parameters, None where they can't be read."""
+    written = [name.strip() for name in text.split(",")]
+    fault = ""
+    if unknown := next((name for name in written if name not in names), None):
+        fault = f"the problem has no {unknown!r}"
+    elif missing := next((name for name in names[:tensor_count] if written.count(name) != 1), None):
+        fault = f"{missing!r} has to be there once"
+    elif len(written) > _PARAMETER_LIMIT or count not in (None, len(written)):
+        fault = f"that are {len(written)} arguments for {count} parameters, of at most {_PARAMETER_LIMIT}"
+    if fault:
+        return BuildNote(mismatch=f"{where}: {fault}; it has {', '.join(names)}")
+    return BuildNote(argument_order=tuple(names.index(name) for name in written))
 
 
 def _argument_names(call: EntryCall) -> list[str]:
@@ -84,7 +100,8 @@ def _order(parameters: Sequence[_Parameter], call: EntryCall, names: Sequence[st
             free.remove(place)
 
     for number, parameter in enumerate(parameters):
-        alike = [place for place in free if names[place].casefold() == parameter.name.casefold()]
+        alike = [place for place in free if names[place] == parameter.name]
+        alike = alike or [place for place in free if names[place].casefold() == parameter.name.casefold()]
         if _STREAM_TYPE in parameter.text:
             alike = [place for place in free if place == len(names) - 1]
         assign((number, place) for place in alike if len(alike) == 1 and not _argument_fault(parameter, call, place))
@@ -107,7 +124,8 @@ def _order(parameters: Sequence[_Parameter], call: EntryCall, names: Sequence[st
             and (not is_float or (parameter.type is not None and parameter.type[0] == "float"))
         ]
         arguments = [place for place in free if place in kind]
-        if len(unmatched) == len(arguments):
+        is_mixed = len({place in by_value for place in arguments}) > 1  # sizes and other integers look alike
+        if len(unmatched) == len(arguments) and not (is_mixed and not is_pointer):
             assign(zip(unmatched, arguments, strict=True))
     is_whole = len(places) == len(parameters) <= _PARAMETER_LIMIT and all(place >= len(tensors) for place in free)
     fits = is_whole and not any(_argument_fault(parameters[number], call, place) for number, place in places.items())
@@ -162,15 +180,19 @@ def _tensor_fault(parameter: _Parameter, tensor: TensorSpec, *, is_output: bool)
 
 
 def _definitions(text: str, entry: str) -> Iterator[tuple[int, list[_Parameter]]]:
-    waiting = [syntax_tree(text.encode("utf-8", "surrogateescape"))]
+    """The definitions that may be the entry: with C linkage, or outside of namespaces, classes and templates."""
+    waiting = [(syntax_tree(text.encode("utf-8", "surrogateescape")), True)]
     while waiting:
-        node = waiting.pop()
+        node, may_be = waiting.pop()
+        if node.type == "preproc_if" and _text(node.child_by_field_name("condition")) == "0":
+            continue
+        may_be = node.type == "linkage_specification" or (may_be and node.type not in _SCOPES)
         declarator = node.child_by_field_name("declarator") if node.type == "function_definition" else None
         if declarator is None:
-            waiting.extend(child for child in node.children if child.type != "compound_statement")
+            waiting.extend((child, may_be) for child in node.children if child.type != "compound_statement")
             continue
         name, parameters = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("parameters")
-        if name is not None and _text(name) == entry and parameters is not None and not parameters.has_error:
+        if may_be and name is not None and _text(name) == entry and parameters is not None and not parameters.has_error:
             yield 1 + declarator.start_point[0], [*_parameters(parameters)]
 
 
@@ -217,5 +239,5 @@ def _name(declarator: Node | None) -> str:
     return "" if node is None else _text(node)
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
+def _text(node: Node | None) -> str:
+    return "" if node is None else (node.text or b"").decode("utf-8", "replace")

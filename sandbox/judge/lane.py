@@ -249,7 +249,9 @@ def _measure(
     parties = TimingSetup(
         subject=subject,
         trusted=clock.trusted,
-        copies=languages()[job.language].returns_outputs and problem.convention is not wire.Convention.DESTINATION,
+        copies=languages()[job.language].returns_outputs
+        and problem.convention is not wire.Convention.DESTINATION
+        and not subject.takes_outputs,
         alone=clock.alone[workload.workload_id],
         budget_s=job.measure_s,
         load=box_load(subject.link) if subject.device.CLOCK is wire.Clock.HOST else None,

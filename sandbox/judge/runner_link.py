@@ -26,6 +26,7 @@ from sandbox.devices.clock import Pairs, RunCopies, TrainTime, WaitEnd
 from sandbox.protocol import wire
 from sandbox.protocol.gate import (
     GATE_BYTES,
+    TAKES_OUTPUTS,
     Answer,
     Call,
     Gate,
@@ -86,6 +87,11 @@ class RunnerLink:
     loaded: Answer | Silence
     silence: Silence | None = None
     placed: tuple[object, ...] | None = None  # what the last PLACE was for
+
+    @property
+    def takes_outputs(self) -> bool:
+        """Whether it says that its kernel writes to its outputs in place: a claim that only lessens what it is forgiven."""
+        return isinstance(self.loaded, Answer) and self.loaded.message == TAKES_OUTPUTS
 
     @property
     def load_fact(self) -> wire.Load:

@@ -76,10 +76,10 @@ def bind(kernel: Kernel, call: Call, job: wire.RunnerJob, arena: Arena, make_obj
 
 def argument_order(kernel: Kernel, job: wire.RunnerJob) -> tuple[int, ...]:
     """The place of each parameter's argument among inputs, outputs and axes, for a function that takes its outputs; () for one that
-    returns them. LaunchRefused where neither fits."""
+    returns them, or that takes whatever it is given, as many decorated ones do. LaunchRefused where neither fits."""
     try:
-        parameters = list(inspect.signature(kernel).parameters.values())
-    except (TypeError, ValueError):
+        parameters = list(inspect.signature(kernel, follow_wrapped=False).parameters.values())
+    except Exception:  # noqa: BLE001  whatever the submission's own object does when it is asked
         return ()
     positional = [
         parameter.name for parameter in parameters if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
@@ -177,6 +177,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         bind=lambda call: bind(explained_kernel, call, job, arena, make_object),
         uses_torch=True,
         fills=fills,
+        takes_outputs=bool(job.argument_order),
         libraries=python_extensions.libraries,
         take_error=cuda_errors.of_any((python_extensions.take_error, cuda_errors.of_shared_runtime(job.device_kind))),
     )

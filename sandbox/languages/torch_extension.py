@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MODULE = "kernel"
 DEFAULT_ENTRY = "forward"
 SIGNATURE = re.compile(r"\w+\((.*)\) -> None$", re.MULTILINE)
+NUMBER, STREAM = re.compile(r"int|float|bool|str|number|Int|Float"), "stream"
 TYPE_ARGUMENTS = re.compile(r"\[[^\[\]]*\]")
 TORCH_LIBRARIES = ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
 # What of torch an artifact wants that defines an operator, or implements one: torch::Library::def and impl, and those of its stable ABI.
@@ -101,6 +102,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
         libraries=lambda: (library,),
         take_error=cuda_errors.of_any((cuda_errors.of_library(library), cuda_errors.of_shared_runtime(job.device_kind))),
         own_operators=frozenset(operators),
+        takes_outputs=bool(job.argument_order),
     )
 
 
@@ -131,7 +133,7 @@ def parameters_of(function: Callable[..., object]) -> tuple[dict[str, bool | Non
     schema = getattr(getattr(function, "default", None), "_schema", None)
     if schema is not None:
         written = [argument.name for argument in schema.arguments if argument.alias_info is not None and argument.alias_info.is_write]
-        return None if schema.returns else ({argument.name: "Tensor" in str(argument.type) for argument in schema.arguments}, written)
+        return None if schema.returns else ({argument.name: _is_tensor(str(argument.type)) for argument in schema.arguments}, written)
     signature = SIGNATURE.match(function.__doc__ or "")
     if signature is None:
         return None
@@ -139,24 +141,34 @@ def parameters_of(function: Callable[..., object]) -> tuple[dict[str, bool | Non
     while parameters != before:  # a type may hold types, as `tuple[int, list[int]]` does
         parameters, before = TYPE_ARGUMENTS.sub("", parameters), parameters
     parts = (part.partition(":") for part in parameters.split(",") if part.strip())
-    return {name.strip(): "Tensor" in kind if kind else None for name, _, kind in parts}, []
+    return {name.strip(): _is_tensor(kind) for name, _, kind in parts}, []
+
+
+def _is_tensor(kind: str) -> bool | None:
+    return True if "Tensor" in kind else False if NUMBER.search(kind) else None
 
 
 def order_of(parameters: Mapping[str, bool | None], job: wire.RunnerJob, written: Sequence[str] = ()) -> tuple[int, ...]:
-    """Return the place of each parameter's argument among inputs, outputs and axes, of an entry that takes its outputs: by name, or as one
-    that is written to, and the others get what is left in its order. () where that leaves a tensor out, or a parameter.
+    """Return the place of each parameter's argument among inputs, outputs and axes, of an entry that takes its outputs. () where that
+    leaves a tensor out, or a parameter.
 
-    parameters: whether each is a tensor, None where that is not known. written: those that are written to, as far as that is known.
+    Outputs are what is written to, where that is known. Else names decide where every input that is a tensor has its own, and the problem's
+    order where not. parameters: whether each is a tensor, None where that is not known. written: those that are written to.
     """
-    tensors = (*job.inputs, *job.outputs)
-    names, outputs = [*(tensor.name for tensor in tensors), *job.axes], range(len(job.inputs), len(tensors))
-    is_tensor = [place in outputs or bool(tensor.shape) for place, tensor in enumerate(tensors)] + [False] * len(job.axes)
-    places = dict(zip(written, outputs, strict=True)) if len(written) == len(outputs) and not {*written} & {*names} else {}
-    places |= {name: names.index(name) for name in parameters if name in names}
+    tensors, count = (*job.inputs, *job.outputs), len(job.inputs)
+    names = [*(tensor.name for tensor in tensors), *job.axes]
+    is_tensor = [place >= count or bool(tensor.shape) for place, tensor in enumerate(tensors)] + [False] * len(job.axes)
+    named = {name: names.index(name) for name in parameters if name in names}
+    places: dict[str, int] = {}
+    if len(written) == len(job.outputs):
+        places = {name: count + number for number, name in enumerate(written)}
+        places |= {name: place for name, place in named.items() if name not in places and not count <= place < len(tensors)}
+    elif all(tensor.name in parameters for tensor in job.inputs if tensor.shape):
+        places = named
     for name, kind in parameters.items():
         if name not in places:
             fitting = (place for place in range(len(names)) if place not in places.values() and kind in (None, is_tensor[place]))
-            places[name] = next(fitting, -1)
+            places[name] = next(fitting, -1) if name != STREAM else -1
     order = tuple(places[name] for name in parameters)
     return order if -1 not in order and {*range(len(tensors))} <= {*order} else ()
 

@@ -47,13 +47,15 @@ class Bound:
 class Loaded:
     """A kernel, ready. bind(call) places its arguments, outside of anybody's time. take_error() returns the last error of its CUDA runtime
     as "name: text", or "", and clears it. own_operators: torch's names, such as `mine::scale.out`, for operators that the artifact defines.
-    fills: torch can fill what the kernel allocates. libraries(): what it was loaded from, by now."""
+    fills: torch can fill what the kernel allocates. libraries(): what it was loaded from, by now. takes_outputs: the kernel writes to its
+    outputs where they are, so that nothing of what it returns is copied there."""
 
     bind: Callable[[Call], Bound]
     uses_torch: bool
     take_error: Callable[[], str] = str
     own_operators: frozenset[str] = frozenset()
     fills: bool = True
+    takes_outputs: bool = False
     libraries: Callable[[], Sequence[ctypes.CDLL]] = tuple
 
 

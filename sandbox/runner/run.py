@@ -22,7 +22,7 @@ from sandbox.launch.loop import RunnerSetup, failure, serve
 from sandbox.protocol import box_modules
 from sandbox.protocol.box_files import GO, READY, WAIT, fix_triton_key
 from sandbox.protocol.devices import device_info
-from sandbox.protocol.gate import Answer, Gate, Status, Templates, receive_job, socket_address
+from sandbox.protocol.gate import TAKES_OUTPUTS, Answer, Gate, Status, Templates, receive_job, socket_address
 from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe
 
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001  whatever the submission's own code throws
         gate.reply(first, failure(error, device))
         return 1
-    gate.reply(first, Answer(status=Status.OK))
+    gate.reply(first, Answer(status=Status.OK, message=TAKES_OUTPUTS if kernel.takes_outputs else ""))
     serve(gate, first, device, arena, {0: kernel}, partial(observe, own_operators=kernel.own_operators), profile)
     return 0
 

@@ -6,9 +6,13 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from sandbox.judge.runner_link import RunnerLink
+from sandbox.protocol.gate import TAKES_OUTPUTS, Answer, Status
 from tests.python_builds import GOOD_INLINE, PLAIN
 
 pytestmark = pytest.mark.slow  # torch is imported in each
@@ -351,3 +355,24 @@ spec.loader.exec_module(module)
         subprocess.run(["umount", str(mount)], check=True)
     assert ended[0].returncode == 0, ended[0].stderr
     assert b"failed to map segment" in ended[1].stderr
+
+
+@pytest.mark.parametrize(("text", "claims"), [("def solution(a, b, c): c.copy_(a + b)", True), ("def solution(a, b): return a + b", False)])
+def test_a_function_that_writes_to_its_outputs_is_forgiven_no_copy(builder, tmp_path, text, claims):
+    """It says so when it has been loaded; the judge then takes its time as that of raw CUDA."""
+    artifact = tmp_path / "artifact"
+    artifact.write_bytes(builder(text).artifact)
+    script = f"""
+import os
+from sandbox.languages import python
+from sandbox.protocol import wire
+a, b, c = (wire.TensorSpec(name=name, dtype="float32", shape=(3,)) for name in "abc")
+job = wire.RunnerJob(device_kind="emulated", language="python", entry="solution", arena_bytes=64, inputs=(a, b), outputs=(c,))
+print(python.load(os.open({str(artifact)!r}, os.O_RDONLY), os.memfd_create("state"), job, None).takes_outputs)
+"""
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()[-1] == str(
+        claims
+    )
+    answer = Answer(status=Status.OK, message=TAKES_OUTPUTS if claims else "")
+    link = cast(Any, SimpleNamespace(loaded=answer))
+    assert RunnerLink.takes_outputs.fget(link) is claims

@@ -145,9 +145,49 @@ def test_an_order_that_is_not_certain_is_not_taken(parameters):
 def test_a_line_in_the_source_says_the_order():
     """Whatever the parameters are called; a name that the problem lacks is no order."""
     parameters = "float* out, const float* in, const float* by, int count"
-    found = noted(parameters, LAYER_NORM, "// grader: problem=norm arguments=output,input,weight,N")
-    assert found == BuildNote(argument_order=(3, 0, 1, 5))
-    assert "the problem has no n;" in noted(parameters, LAYER_NORM, "// grader: arguments=output,input,weight,n").mismatch
+    for line in ("problem=norm arguments=output, input ,weight,eps,N,rows", "arguments=output,input,weight,eps,N,rows problem=norm"):
+        found = noted(f"{parameters}, float eps, int more", LAYER_NORM, f"// grader: {line}")
+        assert found == BuildNote(argument_order=(3, 0, 1, 2, 5, 4))
+
+
+@pytest.mark.parametrize(
+    ("directive", "fault"),
+    [
+        ("output,input,weight,eps,n", "the problem has no 'n'"),
+        ("output,input,weight-eps", "the problem has no 'weight-eps'"),
+        ("output,input,N,eps", "'weight' has to be there once"),
+        ("output,input,weight,eps,eps", "'eps' has to be there once"),
+        ("output,input,weight,eps,N", "5 arguments for 4 parameters"),
+    ],
+)
+def test_a_line_that_says_no_order_is_told(directive, fault):
+    """Whether the entry can be read or not."""
+    found = noted("float* out, const float* in, const float* by, float eps", LAYER_NORM, f"// grader: arguments={directive}")
+    assert found.argument_order == () and found.mismatch.startswith(f"k.cu: arguments={directive}: ") and fault in found.mismatch
+    source = f"// grader: arguments={directive}\nENTRY(solve) {{}}"
+    assert bool(note("solve", LAYER_NORM, {"k.cu": source}).mismatch) is ("5 arguments" not in fault)
+
+
+def test_sizes_and_other_integers_are_told_apart_by_name():
+    """Two names of the kernel's own leave open which is which; one that is exact is taken before one in another case."""
+    top = EntryCall(inputs=(tensor("k", "int32", ()), tensor("x")), outputs=(tensor("y"),), axes=("n", "K"))
+    assert noted("const float* x, float* y, int size, int topk", top).argument_order == ()
+    assert noted("const float* x, float* y, int K, int k, int n", top).argument_order == (1, 2, 4, 0, 3)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "namespace impl { void solve(float* c, const float* a, const float* b, int n) {} }\nENTRY(solve) {}",
+        "struct Impl { static void solve(float* c, const float* a, const float* b, int n) {} };\nENTRY(solve) {}",
+        "#if 0\nvoid solve(float* c, const float* a, const float* b, int n) {}\n#endif\nENTRY(solve) {}",
+    ],
+)
+def test_a_namesake_is_not_the_entry(source):
+    """Of a scope, or left out; the control has C linkage."""
+    assert note("solve", ADD, {"k.cu": source}) == BuildNote()
+    linked = source.replace("void solve", 'extern "C" void solve').replace("#if 0", "#if 1").replace("static extern", "extern")
+    assert "struct" in source or note("solve", ADD, {"k.cu": linked}).argument_order == (2, 0, 1, 3)
 
 
 def test_an_output_without_a_shape_is_a_pointer():

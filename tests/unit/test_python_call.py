@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -103,6 +104,9 @@ ROWS = replace(
         ("f(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, size: int) -> None\n", (2, 0, 1, 3)),
         ("f(size: int, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None\n", (3, 0, 1, 2)),
         ("f(a: torch.Tensor, sizes: tuple[int, list[int]], b: torch.Tensor, c: torch.Tensor) -> None\n", (0, 3, 1, 2)),
+        ("f(a: torch.Tensor, c: torch.Tensor, out: torch.Tensor) -> None\n", (0, 1, 2)),  # names of its own
+        ("f(arg0: object, arg1: object, arg2: object) -> None\n", (0, 1, 2)),
+        ("f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, stream: int) -> None\n", ()),
         ("f(a: torch.Tensor, b: torch.Tensor) -> None\n", ()),  # it takes something else
         ("f() -> None\n", ()),
         ("f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> None\n", ()),
@@ -125,7 +129,8 @@ def test_a_signature_of_pybind11(text: str | None, order: tuple[int, ...] | None
     [
         ("f(Tensor x, Tensor y, Tensor z) -> ()", (0, 1, 2)),
         ("f(Tensor! out, Tensor x, Tensor y, float rows) -> ()", (2, 0, 1, 3)),
-        ("f(Tensor! b, Tensor x, Tensor y) -> ()", (1, 0, 2)),  # a name says more than that it is written to
+        ("f(Tensor! b, Tensor x, Tensor y) -> ()", (2, 0, 1)),  # that it is written to says more than a name
+        ("f(Tensor a, Tensor c, Tensor(x!) out) -> ()", (0, 1, 2)),
         ("f(Tensor x, Tensor y) -> ()", ()),
         ("f(Tensor x, Tensor y) -> Tensor", None),
     ],
@@ -148,6 +153,8 @@ def test_a_schema_of_an_operator(schema: str, order: tuple[int, ...] | None) -> 
         (lambda c, a, b, n: None, (2, 0, 1, 4)),
         (lambda n, out, b, a: None, (4, 2, 1, 0)),
         (lambda a, b, c, rows, block=128: None, (0, 1, 2, 3)),
+        (functools.wraps(lambda a, b, c: None)(lambda a, b: None), ()),
+        (functools.wraps(lambda a, b, c: None)(lambda *given: None), ()),
     ],
 )
 def test_a_function_that_takes_its_outputs_gets_them(kernel, order) -> None:
@@ -155,7 +162,7 @@ def test_a_function_that_takes_its_outputs_gets_them(kernel, order) -> None:
     assert python.argument_order(kernel, ROWS) == order
 
 
-@pytest.mark.parametrize("kernel", [lambda a: None, lambda: None, lambda a, b, c, d, e, f: None, lambda a, rows, n: None])
+@pytest.mark.parametrize("kernel", [lambda a: None, lambda: None, lambda a, b, c, d, e, f: None])
 def test_a_function_that_can_not_be_called_is_told_how_it_is(kernel) -> None:
     """Before it runs."""
     with pytest.raises(LaunchRefused, match=r"calls solve\(a, b\) and takes what it returns, or solve\(a, b, c, rows, n\), where"):

@@ -101,6 +101,14 @@ def test_a_thread_that_sleeps_lets_the_others_run():
             turns.pause()
 
     turns.run([Thread(wait_for_flag), Thread(wait_for_flag), Thread(lambda _: flag.append(1))])
+    flag.clear()
+    look = turns.pausing(lambda: bool(flag))
+
+    def wait_by_atomics(thread):
+        while not look():
+            pass
+
+    turns.run([Thread(wait_by_atomics), Thread(lambda _: flag.append(1)), Thread(wait_by_atomics)])
     turns.pause()  # outside of a block nobody waits
 
 

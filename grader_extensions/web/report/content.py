@@ -44,6 +44,7 @@ def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE
     report = submission.report
     paths = [source.path for source in submission.sources]
     rows, environment = workload_rows(report.trials), report.environment
+    remarks = (*report.build.remarks, report.build.mismatch)
     wrong = (formatting.wrong_element(element) for trial in report.trials for element in trial.wrong_elements)
     return {
         "submission": submission,
@@ -63,7 +64,7 @@ def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE
         "hidden": {"count": sum(row.hidden for row in rows), "passed": sum(row.hidden and row.passed for row in rows)},
         "wrong": list(itertools.islice(wrong, ROWS)),
         "times": measured(report, budget),
-        "sources": shown_sources(submission.sources, remarks_by_line(report.build.log[:LOG_CHARS], report.build.remarks, paths)),
+        "sources": shown_sources(submission.sources, remarks_by_line(report.build.log[:LOG_CHARS], remarks, paths)),
         "practice": f"{formatting.PRACTICE[0].upper()}{formatting.PRACTICE[1:]}." if environment.clock == report_pb2.CLOCK_HOST else "",
         "isolation": description(environment.isolation),
         "artifacts": (),  # a site that keeps files of submissions says which
