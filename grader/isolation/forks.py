@@ -155,9 +155,10 @@ async def _imported(listener: socket.socket, uid: int) -> socket.socket | None:
     loop = asyncio.get_running_loop()
     link, _ = await loop.sock_accept(listener)
     link.setblocking(False)
-    with suppress(OSError):
+    with ExitStack() as stack, suppress(OSError):
+        stack.enter_context(link)  # closed, too, where this is cancelled
         await loop.sock_sendall(link, str(uid).encode())
         if await loop.sock_recv(link, len(READY)):
+            stack.pop_all()
             return link
-    link.close()
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -64,3 +65,20 @@ async def test_a_parent_that_ended_at_a_fork_is_replaced_after_a_while(monkeypat
     monkeypatch.setattr(forks, "RETRY_S", -1.0)
     assert await parents.used(SPEC) not in (None, parent)
     await parents.close()
+
+
+async def test_the_link_to_a_parent_that_imports_too_long_is_closed(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as parent:
+        listener.bind(str(tmp_path / "link"))
+        listener.listen(1)
+        listener.setblocking(False)
+        parent.connect(str(tmp_path / "link"))
+        parent.settimeout(60)
+        task = asyncio.create_task(forks._imported(listener, 7))
+        assert await asyncio.to_thread(parent.recv, 9) == b"7"
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as cancelled:  # whose traceback holds the link, so that nothing else closes it
+            await task
+        parent.settimeout(1)
+        assert parent.recv(9) == b""
+        del cancelled
