@@ -206,9 +206,9 @@ class Held(Generic[Result]):
 
     def leave(self) -> asyncio.Task[None]:
         """Begin to leave it, or to give up opening it; return the task that ends when nothing of it is left."""
+        if not self._left.is_set() and not self.value.done():
+            self._holder.cancel()  # once: a second time would cut short what it cleans up
         self._left.set()
-        if not self.value.done():
-            self._holder.cancel()
         return self._holder
 
     async def close(self) -> None:

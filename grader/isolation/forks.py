@@ -23,6 +23,7 @@ from sandbox.protocol.box_start import FORK_SOCKET, NAMESPACES, READY
 
 IMPORT_S = 60.0
 LIFE_S = 3600.0
+RETRY_S = 300.0  # from the start of a parent that ended at a fork to that of the next: were each to end so, each box would be broken
 FORK_LIMIT = 200  # boxes of a parent, which share the layout of their memory
 PARENT_LIMIT = 6  # kinds of boxes of a device, those started last; torch takes 250 MB
 OUTPUT_CHARACTERS = 500
@@ -43,8 +44,9 @@ class ForkParent(Held[tuple[socket.socket, Box]]):
     @property
     def spent(self) -> bool:
         """Return whether it is to be replaced. One that could not be started is, too, but not before its time."""
-        old = asyncio.get_running_loop().time() - self._begin_s > LIFE_S or self._use_count >= FORK_LIMIT
-        return old or (self.value.done() and self.value.exception() is None and self.value.result()[1].ended and not self._failed)
+        age_s = asyncio.get_running_loop().time() - self._begin_s
+        ended = self.value.done() and self.value.exception() is None and self.value.result()[1].ended
+        return age_s > LIFE_S or self._use_count >= FORK_LIMIT or (ended and (not self._failed or age_s > RETRY_S))
 
     async def ready(self) -> bool:
         """Wait until it has imported; False where it could not be started."""
@@ -89,8 +91,8 @@ class ForkParents:
     async def hold(self, spec: BoxSpec) -> AsyncIterator[ForkParent | None]:
         """Hold the parent of such boxes, ready to fork, until the box is over; None where it could not be started."""
         key = spec.fork_argv, spec.environment, spec.gpu, await self._fingerprint()
-        if key in self._parents and self._parents[key].spent:
-            self._retire(key)
+        for spent in [kind for kind, parent in self._parents.items() if parent.spent]:  # of any kind: it has a slot and a directory
+            self._retire(spent)
         parent = self._parents.pop(key, None) or ForkParent(lambda: self._started(spec))
         self._parents[key] = parent
         parent.live_count += 1
@@ -153,9 +155,10 @@ async def _imported(listener: socket.socket, uid: int) -> socket.socket | None:
     loop = asyncio.get_running_loop()
     link, _ = await loop.sock_accept(listener)
     link.setblocking(False)
-    with suppress(OSError):
+    with ExitStack() as stack, suppress(OSError):
+        stack.enter_context(link)  # closed, too, where this is cancelled
         await loop.sock_sendall(link, str(uid).encode())
         if await loop.sock_recv(link, len(READY)):
+            stack.pop_all()
             return link
-    link.close()
     return None

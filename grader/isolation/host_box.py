@@ -161,7 +161,7 @@ class HostBox(SupervisedBox):
         label = {name: self._launch.environment[name] for name in (processes.BOX_VARIABLE, processes.SERVER_VARIABLE)}
         pids |= set(processes.labelled(**label))
         if self._has_own_uid:
-            pids |= processes.of_uid(self._launch.uid, table)
+            pids |= processes.of_uid(self._launch.uid)  # looked up anew: it may have forked since, and ended
         return pids
 
     def _meet_first(self) -> None:

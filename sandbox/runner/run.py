@@ -65,15 +65,14 @@ def preload(arguments: list[str]) -> None:
     if language:
         importlib.import_module(language)
     if "--preload" in arguments:
-        import torch
-
-        if torch.version.cuda is not None:
-            import triton.testing  # noqa: F401
+        importlib.import_module("torch")
     if "--import-device" in arguments:
         kind = arguments[arguments.index("--import-device") + 1]
         devices.implementation(kind)
         if device_info(kind).emulates_cuda:
             box_modules.emulated().preload(language)
+        elif device_info(kind).torch_device == "cuda":
+            importlib.import_module("triton.testing")  # for do_bench
     gc.freeze()  # nor is all that looked at later
     gc.enable()
 

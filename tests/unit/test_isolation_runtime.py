@@ -1,14 +1,18 @@
 """What a server leaves behind of its boxes, and of their directories."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from grader.config import Settings
-from grader.isolation import IsolationBroken
+from grader.isolation import IsolationBroken, processes
 from grader.isolation.directories import box_output, leave_runtime, run_directory, sweep_runtime
+from grader.isolation.host_box import HostBox
 from grader.isolation.settings import BoxSettings
 from grader.server import wiring
 
@@ -20,6 +24,22 @@ looks = iter([{0, inside.pid}, {0}, set()])
 end_all(lambda: next(looks))
 print(inside.wait())
 """
+
+
+def test_a_process_that_began_while_others_were_listed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its uid: who forked it may have ended, and it may have changed its environment."""
+    begun: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(processes, "descendants", lambda *_: begun.append(subprocess.Popen(["sleep", "600"])) or set())
+    monkeypatch.setattr(processes, "labelled", lambda **_: {})
+    launch = SimpleNamespace(uid=os.geteuid(), environment={processes.BOX_VARIABLE: "b", processes.SERVER_VARIABLE: "s"})
+    box = SimpleNamespace(_process=SimpleNamespace(pid=os.getpid()), _launch=launch, _has_own_uid=True)
+    try:
+        members = HostBox._members(cast("HostBox", box))
+        assert begun[0].pid in members
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
 
 
 def test_a_server_that_ends_leaves_no_directory(tmp_path: Path) -> None:

@@ -335,6 +335,31 @@ async def test_a_held_box_is_closed_by_others_than_who_opened_it(boxes, tmp_path
         await stuck.close()
 
 
+async def test_a_box_that_is_given_up_twice_is_cleaned_up_once() -> None:
+    """The second time does not cut short what the first began."""
+    steps, begun, clean = [], asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[Box]:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+            yield fakes.FakeBox()
+        finally:
+            steps.append("begun")
+            await clean.wait()
+            steps.append("clean")
+
+    held = Held(slow)
+    await begun.wait()
+    for _ in range(2):
+        held.leave()
+        await asyncio.sleep(0)
+    clean.set()
+    await held.close()
+    assert steps == ["begun", "clean"]
+
+
 # -- the pipes -----------------------------------------------------------------------------------------------------------
 
 

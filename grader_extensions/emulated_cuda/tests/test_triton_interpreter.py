@@ -74,6 +74,18 @@ def test_a_parent_of_boxes_imports_the_interpreter() -> None:
 
 
 @pytest.mark.slow
+def test_what_is_imported_early_is_interpreted_where_torch_is_made_for_cuda() -> None:
+    """On the emulated device alone: `tl.sum` is a function of Triton's library, which is made when it is imported."""
+    pytest.importorskip("triton")
+    program = "import sys, torch; torch.version.cuda = '12.8'; from sandbox.runner import run; run.preload(sys.argv[1:]); "
+    program += "import triton.language as tl; print(type(tl.sum).__name__, 'triton.testing' in sys.modules)"
+    options = ("--language", "sandbox.languages.python", "--preload", "torch", "--import-device")
+    for device, words in (("emulated", "InterpretedFunction"), ("cuda", "JITFunction True")):
+        done = subprocess.run([sys.executable, "-c", program, *options, device], capture_output=True, text=True, check=False, cwd=ROOT)
+        assert done.stdout.strip().startswith(words), done.stderr
+
+
+@pytest.mark.slow
 def test_a_float_is_a_float32_to_a_kernel(tmp_path: Path) -> None:
     """As where it is compiled: it can be cast, and a float16 times it is no float16. To the control, as Triton comes, it is Python's."""
     done = ran(tmp_path / "kernel.py", FLOATS, "as compiled")
