@@ -131,7 +131,7 @@ class Libdevice:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         import numpy as np
 
-        others: dict[str, Callable[..., Any]] = {
+        functions: dict[str, Callable[..., Any]] = {
             **{kind: getattr(math, kind) for kind in ("erf", "erfc", "remainder")},
             **{"abs": abs, "max": max, "min": min},
             "exp10": lambda x: np.power(10.0, x),
@@ -144,15 +144,15 @@ class Libdevice:
             "sincos": lambda x: (np.sin(x), np.cos(x)),
         }
         base = name.removeprefix("fast_")
-        if (double := others.get(base) or getattr(np, base, None)) is not None:
+        if (double := functions.get(base) or getattr(np, base, None)) is not None:
             return double
-        single = others.get(base.removesuffix("f")) or getattr(np, base.removesuffix("f"), None)
+        single = functions.get(base.removesuffix("f")) or getattr(np, base.removesuffix("f"), None)
         if single is None:
             raise AttributeError(f"the emulated device has no cuda.libdevice.{name}; use a CUDA device for this kernel")
 
         def rounded(*arguments: Any) -> Any:
-            value = single(*(np.float64(np.float32(one)) if isinstance(one, (float, np.floating)) else one for one in arguments))
-            return tuple(map(np.float32, value)) if isinstance(value, tuple) else np.float32(value)
+            result = single(*(np.float64(np.float32(value)) if isinstance(value, (float, np.floating)) else value for value in arguments))
+            return tuple(map(np.float32, result)) if isinstance(result, tuple) else np.float32(result)
 
         return rounded
 

@@ -90,7 +90,7 @@ class RunnerLink:
 
     @property
     def takes_outputs(self) -> bool:
-        """Whether it says that its kernel writes to its outputs in place: a claim that only lessens what it is forgiven."""
+        """Return whether the runner says that its kernel writes to its outputs: a claim that only lessens what it is forgiven."""
         return isinstance(self.loaded, Answer) and self.loaded.message == TAKES_OUTPUTS
 
     @property
