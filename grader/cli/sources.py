@@ -22,6 +22,8 @@ SOLUTION_SUFFIX = ".json"
 SOLUTION_LIMIT_BYTES = 4 * SOURCE_LIMIT_BYTES  # escapes take up to six bytes for one
 _DIRECTIVE = re.compile(r"^\s*(?://|#)\s*grader:\s*(?:\S+\s+)*?problem=(?P<problem>\S+)")
 _DIRECTIVE_LINES = 10
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]{1,200})"', re.MULTILINE)
+_HEADERS = {".h", ".hh", ".hpp", ".cuh", ".inl", ".inc"}
 _PIECE_BYTES = 64 * 1024
 _COMPILED = ("#include", "__global__", 'extern "C"', "PYBIND11_MODULE", "TORCH_LIBRARY")
 _FILE_NAMES = {"python": "kernel.py", "cuda": "kernel.cu", "torch_extension": "kernel.cu"}
@@ -31,7 +33,8 @@ _FILE_NAMES = {"python": "kernel.py", "cuda": "kernel.cu", "torch_extension": "k
 class SubmittedFiles:
     """Source files with their problem. problem_dir: the directory of the files that holds their problem, or its file, if there is one.
 
-    language, entry, notes: of a solution file; "" where nothing names them. notes: what the file asks for that is not used.
+    language, entry: of a solution file; "" where nothing names them. notes: what a solution file asks for that is not used, and the headers
+    that are sent along.
     """
 
     sources: tuple[SourceFile, ...]
@@ -50,9 +53,11 @@ def read(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
     if solution := next((path for path in files if path.suffix == SOLUTION_SUFFIX), None):
         return _read_solution(solution, len(files), problem)
     sources = read_sources(files)
+    headers = tuple(source.path for source in sources[len(files) :])
     mark = "#" if files[0].suffix == ".py" else "//"
     remedy = f", or write '{mark} grader: problem=NAME' in its first lines, or put a problem.toml next to it"
-    return _with_problem(sources, files[0].absolute().parent, problem, files[0].name, remedy)
+    submitted = _with_problem(sources, files[0].absolute().parent, problem, files[0].name, remedy)
+    return replace(submitted, notes=(f"sent along, for it is included: {', '.join(headers)}",)) if headers else submitted
 
 
 async def read_stdin(language: str, problem: str | None) -> SubmittedFiles:
@@ -98,14 +103,25 @@ def _read_solution(path: Path, file_count: int, problem: str | None) -> Submitte
 
 
 def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
-    """Read files; their paths are relative to their common directory."""
+    """Read files, and behind them the headers that they include by `#include "..."` from their common directory or below; paths are
+    relative to that."""
     absolute = [Path(os.path.abspath(path)) for path in files]  # noqa: PTH100 (resolve() would follow links and rename files)
     if len(set(absolute)) != len(absolute):
         raise UsageError("sources: a file is named twice; name each once")
     top = Path(os.path.commonpath([path.parent for path in absolute]))
-    contents = [_content(path) for path in files]
-    names = (path.relative_to(top).as_posix() for path in absolute)
-    sources = tuple(SourceFile(path=name, content=content) for name, content in zip(names, contents, strict=True))
+    contents = dict(zip(absolute, map(_content, files), strict=True))
+    waiting = list(absolute)
+    while waiting:
+        path = waiting.pop(0)
+        for name in _INCLUDE.findall(contents[path]) if path.suffix != ".py" else ():
+            header = Path(os.path.abspath(path.parent / name))  # noqa: PTH100
+            # No link leads out of the directory: somebody else's kernel could have a file sent that is not its own.
+            is_inside = header.is_relative_to(top) and header.resolve().is_relative_to(top.resolve())
+            if header.suffix in _HEADERS and header not in contents and is_inside and header.is_file() and header.stat().st_size:
+                contents[header] = _content(header)
+                waiting.append(header)
+                _check_size(tuple(SourceFile(path="", content=content) for content in contents.values()))
+    sources = tuple(SourceFile(path=path.relative_to(top).as_posix(), content=content) for path, content in contents.items())
     _check_size(sources)
     return sources
 

@@ -36,7 +36,7 @@ _EXTRAS = {**dict.fromkeys(("scale_spread", "offset", "needles", "needle_factor"
 _WHOLE = {"int64": 2**63, "int32": 2**31, "int16": 2**15, "int8": 2**7, "uint8": 2**8, "bool": 2}  # the first number that does not fit
 _EXACT = 2**53  # an input without axes travels as a double
 _High = Annotated[
-    Annotated[float, Tag("number")] | Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$"), Tag("axis")],
+    Annotated[float, Tag("number")] | Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$"), Tag("axis")],
     Discriminator(lambda value: "axis" if isinstance(value, str) else "number"),
 ]
 
@@ -139,7 +139,7 @@ LAYOUT = "a directory with problem.toml and reference.py"
 SECRET_SIZES = True
 RANK_LIMIT, AXIS_LIMIT = 8, 16  # what the gate between judge and runner has room for
 
-_Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+_Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 _DType = Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
 _Size = Annotated[
     Annotated[str, Tag("axis")] | Annotated[int, Field(ge=0, le=2**31 - 1), Tag("size")],
@@ -209,7 +209,7 @@ class _SweepRange(StrictModel):
 
 
 class _ProblemFile(StrictModel):
-    name: _Identifier
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
     title: str = Field(min_length=1, max_length=200)
     statement: str = ""
     entry: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] = "solve"

@@ -38,7 +38,7 @@ from grader_extensions.formats.problem_files import digest_of, read_text, report
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
 from sandbox.protocol.languages import languages
-from sandbox.protocol.source_tokens import COMMENT, PYTHON, STRING, tokens
+from sandbox.protocol.signatures import CUDA
 
 HEADER_LIMIT_BYTES, TENSOR_LIMIT_BYTES = 16 << 20, 1 << 30
 TOTAL_LIMIT_BYTES = 16 << 30  # of one problem
@@ -80,73 +80,19 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> tuple
     return dtype, shape, {"begin": begin, "end": end, "digest": digest.hexdigest()}
 
 
-_Parameter = tuple[str, bool]  # its text, without strings and comments, and whether it has a default
-ENTRIES = (RUN, "solution", "custom_kernel")
-_ATOM = re.compile(r"^[\f\ufeff]*+def[ \t]++(\w++)[ \t]*+\(|\blambda\b|[(\[{)\]},:=]", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^[ \t]*(?://|#)[ \t]*grader:[^\n]*\bdestination=(true|false)\b", re.MULTILINE)
 
 
 def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:
-    """The spec as a submission's entry takes it: with its inputs, or with its outputs behind them ("destination passing").
+    """The spec as a submission's entry takes it: with its outputs behind its inputs ("destination passing"), where a line
+    `grader: destination=true` in a comment says so.
 
-    A line `grader: destination=true` in a comment decides it; of other Python sources the number of the entry's parameters, where it can be
-    determined. A raw CUDA entry has its own convention: it always gets its outputs.
+    Of others the entry's parameters tell, once it is loaded. A raw CUDA entry has its own convention: it always gets its outputs.
     """
-    if new_submission.language == "cuda":
-        return spec
-    for source in new_submission.sources:
-        if (match := _DIRECTIVE.search(source.content)) is not None:
-            return dataclasses.replace(spec, convention=wire.Convention.DESTINATION) if match[1] == "true" else spec
-    if new_submission.language != "python":
-        return spec
-    entry, sources = new_submission.entry or spec.entry, new_submission.sources
-    in_files = (_entry(source.content, entry) for source in sources if source.path.endswith(".py"))
-    parameters = next((parameters for parameters in in_files if parameters is not None), None)  # of the first file with an entry
-    if parameters is None or any(re.match(r"\*\s*\w", text) for text, _ in parameters):
-        return spec
-    stars = (place for place, (text, _) in enumerate(parameters) if text.startswith("*"))
-    positional = [parameter for parameter in parameters[: next(stars, None)] if parameter[0] != "/"]
-    names = [re.sub(r"\W.*", "", text, flags=re.DOTALL) for text, _ in positional]
-    returned, all_of = len(spec.inputs), len(spec.inputs) + len(spec.outputs)
-    needed = sum(not has_default for _, has_default in positional)
-    named = names[returned:all_of] == [output.name for output in spec.outputs]
-    if needed <= all_of <= len(names) and (needed > returned or named):
-        return dataclasses.replace(spec, convention=wire.Convention.DESTINATION)
-    return spec
-
-
-def _entry(source: str, entry: str) -> list[_Parameter] | None:
-    functions = {name: parameters for name, parameters in _functions(source) if not name.startswith("_")}
-    only = next(iter(functions.values())) if len(functions) == 1 else None
-    return next((functions[name] for name in (entry, *ENTRIES) if name in functions), only)
-
-
-def _functions(source: str) -> Iterator[tuple[str, list[_Parameter]]]:
-    """The functions of a module. The source is a stranger's, so it is read once, from left to right, and not parsed."""
-    parts = tokens(PYTHON, source.replace("\r\n", "\n").replace("\r", "\n"))
-    text = "".join("''" if kind == STRING else "" if kind == COMMENT else part for kind, part in parts).replace("\\\n", " ")
-    name, parameters, start, has_default, depth, lambdas = "", list[_Parameter](), 0, False, 0, 0
-    for atom in _ATOM.finditer(text):
-        match atom[0]:
-            case "(" | "[" | "{":
-                depth += 1
-            case ")" | "]" | "}":
-                depth = max(depth - 1, 0)
-            case "lambda" if depth == 1:
-                lambdas += 1
-            case ":" if depth == 1:
-                lambdas = max(lambdas - 1, 0)
-            case "=" if depth == 1:
-                has_default = True
-            case _ if atom[1] and depth == 0:
-                name, parameters, start, has_default, depth, lambdas = atom[1], [], atom.end(), False, 1, 0
-        if name and (depth == 0 or (depth == 1 and atom[0] == "," and not lambdas)):
-            if parameter := text[start : atom.start()].strip():
-                parameters.append((parameter, has_default))
-            start, has_default = atom.end(), False
-            if depth == 0:
-                yield name, parameters
-                name = ""
+    directives = (_DIRECTIVE.search(source.content) for source in new_submission.sources if new_submission.language != CUDA)
+    directive = next(filter(None, directives), None)
+    says_so = directive is not None and directive[1] == "true"
+    return dataclasses.replace(spec, convention=wire.Convention.DESTINATION) if says_so else spec
 
 
 DEFINITION, WORKLOAD = "definition.json", "workload.jsonl"

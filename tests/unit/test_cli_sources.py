@@ -33,6 +33,28 @@ def test_several_files_go_relative_to_their_common_directory(tmp_path: Path, fil
     assert [one.path for one in sources.read_sources([write(tmp_path / name) for name in files])] == paths
 
 
+def test_headers_that_a_file_includes_are_sent_along(tmp_path: Path) -> None:
+    """With what they include, from the directory and below; neither what lies above or behind a link, nor what is no header."""
+    top = tmp_path / "top"
+    kernel = write(
+        top / "k.cu", '#include <cuda.h>\n#include "deep/a.cuh"\n  #  include "b.h" // more\n#include "k.cu"\n#include "gone.h"\n'
+    )
+    write(top / "deep" / "a.cuh", '#include "../b.h"\n#include "../../above.h"\n#include "link.h"\n#include "secret"\n#include "a.cuh"\n')
+    write(top / "b.h", "// the last\n")
+    write(top / "deep" / "secret", "no header\n")
+    write(tmp_path / "above.h")
+    (top / "deep" / "link.h").symlink_to(tmp_path / "above.h")
+    (top / "gone.h").mkdir()
+    assert [source.path for source in sources.read_sources([kernel])] == ["k.cu", "deep/a.cuh", "b.h"]
+    assert [source.path for source in sources.read_sources([kernel, top / "b.h"])] == ["k.cu", "b.h", "deep/a.cuh"]
+    submitted = sources.read([kernel], "p")
+    assert submitted.notes == ("sent along, for it is included: deep/a.cuh, b.h",)
+    assert sources.read([top / "b.h"], "p").notes == ()
+    write(top / "b.h", "x" * SOURCE_LIMIT_BYTES)
+    with pytest.raises(UsageError, match="over the 1,048,576 allowed"):
+        sources.read_sources([kernel])
+
+
 def test_what_is_no_source_file_is_refused(tmp_path: Path) -> None:
     """A pipe, which would block for ever, and files over the limit together. The control: one file of the largest size."""
     os.mkfifo(tmp_path / "pipe.cu")

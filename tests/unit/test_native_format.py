@@ -138,3 +138,12 @@ def test_two_problems_of_one_name_are_a_mistake(tmp_path):
     (other / "reference.py").write_text("def reference(a, n):\n    return -a\n")
     with pytest.raises(ProblemInvalid, match="rename one"):
         Problems.load([tmp_path / "a", tmp_path / "b"])
+
+
+def test_names_of_axes_and_tensors_may_have_capitals(tmp_path):
+    """As in papers and in the field's kernels. A problem's own name is an identifier of the server."""
+    text = fakes.PROBLEM_TOML.format(name="sum").replace('"n"', '"N"').replace("{ n =", "{ N =").replace('name = "a"', 'name = "A"')
+    spec = native.load(fakes.write_problem(tmp_path, text=text.replace('axes = ["N"]', 'moved_bytes = "4 * N"\naxes = ["N"]'))).spec
+    assert (spec.axes, spec.inputs[0].name, spec.inputs[0].shape) == (("N",), "A", ("N",))
+    assert {workload.moved_bytes // workload.axes["N"] for workload in spec.workloads} == {4}
+    assert "name" in wrong(tmp_path / "other", 'name = "sum"', 'name = "Sum"')

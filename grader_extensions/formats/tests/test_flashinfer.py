@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from grader.errors import ProblemInvalid
-from grader.formats import with_calling_convention
-from grader.model import NewSubmission, SourceFile
 from grader_extensions.formats import flashinfer
 from grader_extensions.formats.problem_sets import import_all
 from sandbox.protocol import wire
@@ -245,33 +243,6 @@ def test_inputs_that_are_all_fixed_are_refused(tmp_path):
     control = stored(tmp_path / "q")
     safetensors(control / "data.safetensors")
     assert flashinfer.load(control).spec.workloads
-
-
-def convention(source: str, entry: str = "", language: str = "python") -> wire.Convention:
-    new = NewSubmission(problem_id="rmsnorm_h128", language=language, sources=(SourceFile(path="k.py", content=source),), entry=entry)
-    return with_calling_convention(flashinfer.load(RMSNORM).spec, new).convention
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("def run(hidden_states, weight): pass", wire.Convention.POSITIONAL),
-        ("def run(hidden_states, weight, output): pass", wire.Convention.DESTINATION),
-        ("def run(x, w, out): pass", wire.Convention.DESTINATION),
-        ("def run(x, w, eps=1e-6): pass", wire.Convention.POSITIONAL),
-        ("def run(x, w, output=None): pass", wire.Convention.DESTINATION),
-        ("def run(*arguments): pass", wire.Convention.POSITIONAL),
-        ("def run(x, w, o, more): pass", wire.Convention.POSITIONAL),
-        ("def solution(x, w, out): pass", wire.Convention.DESTINATION),
-        ("def only(x, w, out): pass", wire.Convention.DESTINATION),
-        ("def _helper(x, w, out): pass\nrun = _helper", wire.Convention.POSITIONAL),
-        ("def run(x, w", wire.Convention.POSITIONAL),
-        ("# grader: destination\ndef run(x, w): pass", wire.Convention.POSITIONAL),
-    ],
-)
-def test_an_entrys_parameters_say_how_it_is_called(source, expected):
-    """As many as there are inputs and outputs: it writes into the last; else it returns."""
-    assert convention(source) is expected
 
 
 NAME = "clipped_sum_w96"

@@ -57,6 +57,7 @@ inline const ErrorText* find_error(cudaError_t code) {
 }
 
 inline EMU_THREAD_LOCAL cudaError_t last_error = cudaSuccess;
+inline EMU_THREAD_LOCAL char broken_limit[128] = "";  // by the last launch that failed, where that is the last error
 
 // Gives a call's answer, which cannot fail.
 template <class T, class Value>
@@ -67,7 +68,10 @@ cudaError_t answer(T* out, Value value) {
 
 // Remembers a failure for cudaGetLastError, as every runtime call does, and hands it on.
 inline cudaError_t report(cudaError_t code) {
-    if (code != cudaSuccess) last_error = code;
+    if (code != cudaSuccess) {
+        last_error = code;
+        broken_limit[0] = 0;
+    }
     return code;
 }
 

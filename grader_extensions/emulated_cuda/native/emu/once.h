@@ -79,6 +79,21 @@ inline cudaError_t check_launch(const Launch& launch) {
     return block_fits && grid_fits && launch.dynamic_bytes <= launch.shared_limit ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+// Says which limit a launch breaks, behind the text of its error.
+inline void tell_limit(const Launch& launch) {
+    dim3 b = launch.block, g = launch.grid;
+    unsigned long long threads = 1ull * b.x * b.y * b.z;
+    char* text = broken_limit;
+    size_t size = sizeof broken_limit;
+    if (threads == 0 || !g.x || !g.y || !g.z) snprintf(text, size, " (no threads in a block, or no blocks)");
+    else if (threads > max_threads) snprintf(text, size, " (%llu threads in a block; at most %u)", threads, max_threads);
+    else if (b.z > 64) snprintf(text, size, " (%u threads of a block in z; at most 64)", b.z);
+    else if (g.y > 65535 || g.z > 65535) snprintf(text, size, " (%u blocks in y and %u in z; at most 65535)", g.y, g.z);
+    else if (launch.dynamic_bytes > launch.shared_limit)
+        snprintf(text, size, " (%zu bytes of dynamic shared memory; %zu without cudaFuncSetAttribute, and at most %zu)", launch.dynamic_bytes,
+                 default_shared_bytes, max_shared_bytes);
+}
+
 // As many blocks as eight multiprocessors hold, by their threads and their shared memory.
 inline uint64_t most_cooperative_blocks(const Launch& launch) {
     return uint64_t{8} * blocks_at_once(launch.threads(), launch.dynamic_bytes);
@@ -111,7 +126,9 @@ EMU_ONCE(inline) cudaError_t run_launch(Launch launch) {
     if (failed == cudaSuccess) failed = check_team(launch);
     if (failed != cudaSuccess) {
         EMU_TELL(launch_failed(cudaGetErrorName(failed)));
-        return report(failed);
+        report(failed);
+        tell_limit(launch);
+        return failed;
     }
 #ifndef EMU_SANITIZE  // what it finds does not depend on who runs when
     launch.order = grader_thread_order;
@@ -135,6 +152,6 @@ extern "C" __attribute__((weak, used, visibility("default"))) const char* grader
     static EMU_THREAD_LOCAL char text[256];
     cudaError_t code = cudaGetLastError();
     if (code == cudaSuccess) return "";
-    snprintf(text, sizeof text, "%s: %s", cudaGetErrorName(code), cudaGetErrorString(code));
+    snprintf(text, sizeof text, "%s: %s%s", cudaGetErrorName(code), cudaGetErrorString(code), emu::broken_limit);
     return text;
 }

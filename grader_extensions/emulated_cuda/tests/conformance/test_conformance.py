@@ -43,6 +43,36 @@ def test_the_program_is_cuda_to_nvcc_too(source: Path, tmp_path: Path) -> None:
     assert outcome.returncode == 0, outcome.stderr
 
 
+LIMITS = """extern "C" const char* grader_take_cuda_error();
+__global__ void k() {}
+int main() {
+    const dim3 grids[] = {1, dim3(1, 70000), 1, 0, 1, 1}, blocks[] = {2048, 32, 32, 32, dim3(1, 1, 65), 32};
+    for (int i = 0; i < 6; ++i) {
+        k<<<grids[i], blocks[i], i == 2 ? 65536 : 0>>>();
+        puts(grader_take_cuda_error());
+    }
+    k<<<1, 2048>>>();
+    cudaGetLastError();
+    cudaMemcpy(nullptr, nullptr, 4, cudaMemcpyDefault);
+    puts(grader_take_cuda_error());
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_launch_that_can_not_be_says_which_limit_it_breaks(tmp_path: Path) -> None:
+    """To the runner, behind the error's text; a launch that can be and another call's error say nothing of it."""
+    limits = [
+        " (2048 threads in a block; at most 1024)",
+        " (70000 blocks in y and 1 in z; at most 65535)",
+        " (65536 bytes of dynamic shared memory; 49152 without cudaFuncSetAttribute, and at most 232448)",
+        " (no threads in a block, or no blocks)",
+        " (65 threads of a block in z; at most 64)",
+    ]
+    failed = "cudaErrorInvalidValue: invalid argument"
+    assert run(program_of(LIMITS, tmp_path)).stdout.split("\n") == [*(failed + limit for limit in limits), "", failed, ""]
+
+
 FAULTS = {
     "shared memory": ("__shared__ int s[32]; s[threadIdx.x * 40] = 1; x[0] = s[0];", "illegal address", "thread (1,0,0)"),
     "dynamic shared memory": ("extern __shared__ int s[]; s[threadIdx.x + 5] = 1; x[0] = s[0];", "illegal address", "thread (11,0,0)"),
