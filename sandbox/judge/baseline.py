@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,6 +61,10 @@ WARM_COUNT = 3  # launches before a single run by device clock; a train begins o
 RUN_NOISE_NS, RUN_NOISE_SHARE = 1_500.0, 0.001
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
 ONE_WARM_LAUNCH_NS, NO_WARM_LAUNCH_NS = 1_000_000, 20_000_000  # a kernel that takes longer gets one of these launches, or none
+BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
+BENCH_S, BENCH_LAUNCHES = 10.0, 12
+# A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/lanes.py).
+BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
 BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
 COMPILE_S = 380.0  # max-autotune tries many kernels; the judge has to say something before it is taken for dead
 PASSED = wire.TrialOutcome.PASSED
@@ -330,7 +334,34 @@ def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str,
         floor_ns=null_runs(trusted, bench, floor=True),
         run_ns={name: runs_ns[name] for name in names},
         null_work_ns=_null_work_ns(trusted, bench, runs_ns, nulls_ns),
+        reported=(yield from bench_baselines(trusted, bench, names, BENCH_NS[clock], signs)),
     )
+
+
+def bench_baselines(
+    trusted: RunnerLink, bench: WorkloadContext, names: Iterable[str], budget_ns: int, signs: Heartbeat
+) -> Generator[wire.Progress, None, dict[str, wire.Samples]]:
+    """do_bench of each baseline that comes to one, on inputs like all others."""
+    reported = dict[str, wire.Samples]()
+    for name in names:
+        timed(trusted, bench, name)
+        if samples := bench_samples(trusted, budget_ns, bench_limit_s(bench.problem.trial_s)):
+            reported[name] = samples
+        yield from signs.emit_if_due()
+    return reported
+
+
+def bench_samples(runner: RunnerLink, budget_ns: int, limit_s: float) -> wire.Samples | None:
+    """do_bench of what a runner ran last, by the runner itself."""
+    reply = runner.call(Call(operation=Operation.BENCH, budget_ns=budget_ns), limit_s)
+    return wire.Samples(durations_ns=reply.samples_ns) if is_ok(reply) and reply.samples_ns and all(reply.samples_ns) else None
+
+
+def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
+    """How long a runner may be in its do_bench. That keeps its budget but for a handful of launches and cache writes; one that is slower is
+    not coming back."""
+    launch_s = trial_s if launch_ns is None else 2e-9 * launch_ns
+    return min(BENCH_S + BENCH_LAUNCHES * launch_s, BENCH_LIMIT_S + BENCH_LIMIT_TRIALS * trial_s)
 
 
 def _failure(reply: Answer | Silence) -> str:
@@ -354,10 +385,10 @@ def _null_work_ns(
     benches_ns: dict[bool, list[float]] = {copies: [] for copies in NULL}
     for copies in (*NULL,) * PROBE_BENCH_COUNT:  # what is copied lies in other memory
         timed(trusted, bench, PROBE, copies=copies)
-        reply = trusted.call(Call(operation=Operation.BENCH, budget_ns=PROBE_BENCH_NS), BASELINE_S)
-        if not (is_ok(reply) and reply.samples_ns):
-            raise RuntimeError(f"the baseline's runner did not time the probe: {reply}")
-        benches_ns[copies].append(statistics.median(reply.samples_ns))
+        samples = bench_samples(trusted, PROBE_BENCH_NS, BASELINE_S)
+        if samples is None:
+            raise RuntimeError(f"the baseline's runner did not time the probe: {trusted.reply()}")
+        benches_ns[copies].append(statistics.median(samples.durations_ns))
     costs_ns = {copies: steady(runs[PROBES[copies]]) - statistics.median(benches_ns[copies]) for copies in NULL}
     # A null run leaves large outputs cold: copying them takes longer, never less long, and more of it than its kernel is not protocol.
     work_ns = {copies: min(NULL_LIMIT_NS, max(-TOUCH_LIMIT_NS, steady(nulls[copies]) - costs_ns[copies])) for copies in NULL}

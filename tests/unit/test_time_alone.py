@@ -145,11 +145,12 @@ def test_a_reference_that_raises_is_quoted_and_nothing_else(monkeypatch: pytest.
 
 
 def test_a_judge_that_times_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the host's clock and by a device's: a silent one is taken for dead."""
+    """By the host's clock and by a device's, which has the baseline's do_bench too: a silent one is taken for dead."""
     monkeypatch.setattr(baseline, "SIGN_S", 0.0)
-    for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 5)):
-        progress, _ = alone(monkeypatch, slow_from(10_000), clock=clock)
+    for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 5 + 1)):
+        progress, solo = alone(monkeypatch, slow_from(10_000), clock=clock)
         assert progress == [wire.Progress(stage=wire.Stage.BASELINE)] * count
+        assert solo.reported.keys() == ({"eager"} if clock is wire.Clock.DEVICE_EVENTS else set())
 
 
 def test_a_reference_has_as_long_as_a_run_of_it_and_a_compiler_longer(monkeypatch: pytest.MonkeyPatch) -> None:
