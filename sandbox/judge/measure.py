@@ -29,6 +29,7 @@ from sandbox.judge.baseline import (
     bench_samples,
     null_runs,
     null_train,
+    place_count,
     timed,
     train_length,
     warm_count,
@@ -197,10 +198,10 @@ def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock
 
 def _claim(subject: RunnerLink, bench: WorkloadContext, budget_ns: int, launch_ns: float) -> wire.Samples | None:
     """do_bench on inputs like all others, by the subject's own process. launch_ns: how long a launch takes."""
-    run(subject, bench, RunOptions())
     # Of a slow kernel too: what is wrong with a claim does not show in one sample.
     budget_ns = max(budget_ns, min(BENCH_NS[subject.device.CLOCK], round(CLAIM_LAUNCHES * launch_ns)))
-    return bench_samples(subject, budget_ns, bench_limit_s(bench.problem.trial_s, launch_ns))
+    launch, limit_s = partial(run, subject, bench, RunOptions()), bench_limit_s(bench.problem.trial_s, launch_ns)
+    return bench_samples(subject, launch, budget_ns, limit_s, place_count(subject.device.CLOCK, launch_ns))
 
 
 def record(

@@ -176,3 +176,22 @@ def test_a_baseline_that_does_not_take_its_job_is_the_end_of_its_judge(monkeypat
             pass
     finally:
         runner.close()
+
+
+def test_do_bench_on_several_places_has_one_limit_in_all() -> None:
+    """Samples of all places count alike; a runner that dawdles at each has no more time than at one, and one that fails has no figure."""
+    answers = iter([(1, 2), (3,), (), (4,)])
+    limits, launches = list[float](), list[int]()
+
+    def call(call: Any, limit_s: float) -> Answer:
+        limits.append(limit_s)
+        assert call.budget_ns == 50
+        return Answer(status=Status.OK, samples_ns=next(answers))
+
+    runner: Any = SimpleNamespace(call=call)
+    samples = baseline.bench_samples(runner, lambda: launches.append(1), 100, 7.0, places=2)
+    assert samples is not None and samples.durations_ns == (1, 2, 3)
+    assert len(launches) == 2 and 7.0 >= limits[0] > limits[1]
+    assert baseline.bench_samples(runner, lambda: None, 100, 7.0, places=2) is None
+    assert [baseline.place_count(wire.Clock.DEVICE_EVENTS, run_ns) for run_ns in (20_000, 2_000_000)] == [5, 1]
+    assert baseline.place_count(wire.Clock.HOST, 20_000) == 1
