@@ -43,7 +43,7 @@ from sandbox.judge.trial import (
 )
 from sandbox.protocol import wire
 from sandbox.protocol.devices import throttled
-from sandbox.protocol.gate import Answer, Call, Operation
+from sandbox.protocol.gate import SAMPLE_LIMIT, Answer, Call, Operation
 from sandbox.protocol.languages import module_of
 
 SIGN_S = 20.0
@@ -51,7 +51,7 @@ PROBES = {False: "probe", True: "probe with copy"}
 NULL_COUNT = {wire.Clock.DEVICE_EVENTS: 12, wire.Clock.HOST: 8}
 ALONE_COUNT = {wire.Clock.DEVICE_EVENTS: 24, wire.Clock.HOST: 6}
 ALONE_ROUNDS = 5  # by device clock, at least, each a train there and one back
-PROBE_BENCH_NS, PROBE_BENCH_COUNT = 10_000_000, 5  # on other places each; the first do_bench of a process can take half as long again
+PROBE_BENCH_NS = 50_000_000
 PROBE_FACTOR, SHORT_NS = 2, 5_000.0  # a probe that takes so many times as long as the shortest baseline says nothing of it
 NULL_KERNEL_NS = 2_300.0  # of a null kernel by do_bench, on an H100 and an H200
 # What touching memory costs is 2 to 6 us on an H100 and an H200, more for outputs that are copied. A null kernel takes 2 to 3 us, and
@@ -61,6 +61,12 @@ WARM_COUNT = 3  # launches before a single run by device clock; a train begins o
 RUN_NOISE_NS, RUN_NOISE_SHARE = 1_500.0, 0.001
 TARGET_NS, TARGET_SHARE = 500.0, 0.005
 ONE_WARM_LAUNCH_NS, NO_WARM_LAUNCH_NS = 1_000_000, 20_000_000  # a kernel that takes longer gets one of these launches, or none
+BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
+# By device clock, of short kernels: where tensors lie moves their time, and the first do_bench of a process can take half as long again.
+PLACE_COUNT, PLACES_TO_NS = 5, 1_000_000
+BENCH_S, BENCH_LAUNCHES = 10.0, 12
+# A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/lanes.py).
+BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
 BASELINE_S = 60.0  # trusted, so not held to the problem's trial_s; beyond this the judge itself is unwell
 COMPILE_S = 380.0  # max-autotune tries many kernels; the judge has to say something before it is taken for dead
 PASSED = wire.TrialOutcome.PASSED
@@ -330,7 +336,47 @@ def time_alone(trusted: RunnerLink, bench: WorkloadContext, variants: tuple[str,
         floor_ns=null_runs(trusted, bench, floor=True),
         run_ns={name: runs_ns[name] for name in names},
         null_work_ns=_null_work_ns(trusted, bench, runs_ns, nulls_ns),
+        reported=(yield from bench_baselines(trusted, bench, {name: runs_ns[name] for name in names}, BENCH_NS[clock], signs)),
     )
+
+
+def bench_baselines(
+    trusted: RunnerLink, bench: WorkloadContext, alone: Mapping[str, Sequence[int]], budget_ns: int, signs: Heartbeat
+) -> Generator[wire.Progress, None, dict[str, wire.Samples]]:
+    """do_bench of each baseline that comes to one, on inputs like all others. alone: their runs, in nanoseconds."""
+    reported = dict[str, wire.Samples]()
+    for name, runs_ns in alone.items():
+        launch, limit_s = partial(timed, trusted, bench, name), bench_limit_s(bench.problem.trial_s)
+        if samples := bench_samples(trusted, launch, budget_ns, limit_s, place_count(trusted.device.CLOCK, min(runs_ns))):
+            reported[name] = samples
+        yield from signs.emit_if_due()
+    return reported
+
+
+def bench_samples(
+    runner: RunnerLink, launch: Callable[[], object], budget_ns: int, limit_s: float, places: int = PLACE_COUNT
+) -> wire.Samples | None:
+    """do_bench of what a runner launches, by the runner itself, on so many places in turn; None where it comes to none."""
+    samples_ns, end_s = list[int](), time.monotonic() + limit_s
+    for _ in range(places):
+        launch()
+        reply = runner.call(Call(operation=Operation.BENCH, budget_ns=budget_ns // places), max(0.0, end_s - time.monotonic()))
+        if not (is_ok(reply) and reply.samples_ns and all(reply.samples_ns)):
+            return None
+        samples_ns += reply.samples_ns[: SAMPLE_LIMIT // places]
+    return wire.Samples(durations_ns=tuple(samples_ns))
+
+
+def place_count(clock: wire.Clock, run_ns: float) -> int:
+    """On how many places do_bench is taken of what takes run_ns in a run."""
+    return PLACE_COUNT if clock is wire.Clock.DEVICE_EVENTS and run_ns < PLACES_TO_NS else 1
+
+
+def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
+    """How long a runner may be in its do_bench. That keeps its budget but for a handful of launches and cache writes; one that is slower is
+    not coming back."""
+    launch_s = trial_s if launch_ns is None else 2e-9 * launch_ns
+    return min(BENCH_S + BENCH_LAUNCHES * launch_s, BENCH_LIMIT_S + BENCH_LIMIT_TRIALS * trial_s)
 
 
 def _failure(reply: Answer | Silence) -> str:
@@ -351,14 +397,12 @@ def _null_work_ns(
     shortest_ns = min((net_ns[name] for name in VARIANTS if name != PROBE and name in net_ns), default=math.inf)
     if net_ns[PROBES[True]] > PROBE_FACTOR * shortest_ns:
         return dict.fromkeys(NULL, NULL_KERNEL_NS)
-    benches_ns: dict[bool, list[float]] = {copies: [] for copies in NULL}
-    for copies in (*NULL,) * PROBE_BENCH_COUNT:  # what is copied lies in other memory
-        timed(trusted, bench, PROBE, copies=copies)
-        reply = trusted.call(Call(operation=Operation.BENCH, budget_ns=PROBE_BENCH_NS), BASELINE_S)
-        if not (is_ok(reply) and reply.samples_ns):
-            raise RuntimeError(f"the baseline's runner did not time the probe: {reply}")
-        benches_ns[copies].append(statistics.median(reply.samples_ns))
-    costs_ns = {copies: steady(runs[PROBES[copies]]) - statistics.median(benches_ns[copies]) for copies in NULL}
+    costs_ns = dict[bool, float]()
+    for copies in NULL:
+        samples = bench_samples(trusted, partial(timed, trusted, bench, PROBE, copies=copies), PROBE_BENCH_NS, BASELINE_S)
+        if samples is None:
+            raise RuntimeError(f"the baseline's runner did not time the probe: {trusted.reply()}")
+        costs_ns[copies] = steady(runs[PROBES[copies]]) - statistics.median(samples.durations_ns)
     # A null run leaves large outputs cold: copying them takes longer, never less long, and more of it than its kernel is not protocol.
     work_ns = {copies: min(NULL_LIMIT_NS, max(-TOUCH_LIMIT_NS, steady(nulls[copies]) - costs_ns[copies])) for copies in NULL}
     return {copies: max(work_ns[copies], work_ns[False]) for copies in NULL}

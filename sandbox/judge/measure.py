@@ -20,12 +20,16 @@ from functools import partial
 from pathlib import Path
 
 from sandbox.judge.baseline import (
-    BASELINE_S,
+    BENCH_NS,
     PASSED,
     Arm,
     Heartbeat,
+    bench_baselines,
+    bench_limit_s,
+    bench_samples,
     null_runs,
     null_train,
+    place_count,
     timed,
     train_length,
     warm_count,
@@ -36,7 +40,6 @@ from sandbox.judge.timing import (
     NULL,
     OWN_NULL,
     SUBJECT,
-    VARIANTS,
     WARMUP_COUNT,
     InterimEstimate,
     LookAllowance,
@@ -50,7 +53,6 @@ from sandbox.judge.timing import (
 )
 from sandbox.judge.trial import Run, RunOptions, WorkloadContext, judge_run, longest_train, run, run_train, scalars_are_late
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Answer, Call, Operation
 
 WARMUP_SHARE = 0.2  # of the budget: by the host's clock a kernel that takes longer is not warmed up again
 PLANNED_SHARE = 0.8  # of the budget: runs may take longer than those before the first turn
@@ -58,17 +60,13 @@ PLANNED_SHARE = 0.8  # of the budget: runs may take longer than those before the
 TURN_LIMITS = {wire.Clock.HOST: (2, 8), wire.Clock.DEVICE_EVENTS: (3, LOOKS[-1])}
 NOTHING_SEEN = InterimEstimate(quiet=False, widths=())
 CONFIRMED_SHARE = 0.5  # of the certified time: the least claim that it supports
-BENCH_NS = {wire.Clock.DEVICE_EVENTS: 100_000_000, wire.Clock.HOST: 400_000_000}  # do_bench's own default on a device
 BENCH_SHARE = 0.15  # of the budget, at most, for each do_bench by the host's clock
 # By the host's clock, where the budget is shorter than this, there are fewer null runs next to the subject; those before it count then too.
 SHORT_S, SHORT_NULL_COUNT = 2.0, 2
 CLAIM_LAUNCHES = 4  # of the subject's do_bench, at least, unless that takes longer than usual
-BENCH_S, BENCH_LAUNCHES = 10.0, 12
 # By the host's clock, of a busy machine: runs that are added, at most, where each of the few before took longer than the claim by far.
 ADDED_LIMIT, ADDED_S = 16, 3.0
 HOST_SLACK_NS = 5_000_000
-# A judge that waits for longer is taken for dead, and the submission could have it so (grader/dispatch/lanes.py).
-BENCH_LIMIT_S, BENCH_LIMIT_TRIALS = 90.0, 3
 VARIABLE = "GRADER_CLOCK_RECORD"  # a directory; nothing is written where it is not set
 
 
@@ -83,9 +81,13 @@ def measure(
     if clock is wire.Clock.HOST:
         bench_budget_ns = min(bench_budget_ns, round(BENCH_SHARE * parties.budget_s * 1e9))
     null_count = SHORT_NULL_COUNT if short else None
-    nulls = {copies: null_runs(trusted, baseline_bench, copies=copies, count=null_count) for copies in {True, parties.copies}}
-    floors = [*parties.alone.floor_ns, *null_runs(trusted, baseline_bench, floor=True)]
-    floors += [null_ns for runs_ns in parties.alone.null_ns.values() for null_ns in runs_ns] if short else []
+
+    def take_nulls(copies: bool) -> list[int]:
+        """By device clock they are in the turns, and were taken before there was a subject."""
+        return null_runs(trusted, baseline_bench, copies=copies, count=null_count) if clock is wire.Clock.HOST else []
+
+    nulls = {copies: take_nulls(copies) for copies in {True, parties.copies}}
+    floors = [*parties.alone.floor_ns, *(null_ns for runs_ns in parties.alone.null_ns.values() if short for null_ns in runs_ns)]
     times, signs = Times(), Heartbeat(wire.Stage.MEASURING, bench.workload.workload_id)
 
     def look() -> InterimEstimate:
@@ -98,19 +100,16 @@ def measure(
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return
-    reported = {}
-    for name in parties.alone.run_ns:
-        how = RunOptions(limit_s=BASELINE_S + bench.problem.trial_s, variant=VARIANTS[name])
-        reported[name] = _reported(trusted, baseline_bench, how, bench_budget_ns)
-        yield from signs.emit_if_due()
-    claim = _reported(parties.subject, bench, RunOptions(), bench_budget_ns, statistics.median(times.flat(SUBJECT)))
+    reported = parties.alone.reported
+    if clock is wire.Clock.HOST:
+        reported = yield from bench_baselines(trusted, baseline_bench, parties.alone.run_ns, bench_budget_ns, signs)
+    claim = _claim(parties.subject, bench, bench_budget_ns, statistics.median(times.flat(SUBJECT)))
     added = yield from _added_runs(parties, bench, times, claim, signs)
     if isinstance(added, wire.Trial):
         yield added
         return
     for copies in nulls:
-        nulls[copies] += null_runs(trusted, baseline_bench, copies=copies, count=null_count)
-    floors += null_runs(trusted, baseline_bench, floor=True)
+        nulls[copies] += take_nulls(copies)
     measurement = _measurement(parties, bench, times, nulls, floors)
     record(parties, bench, times, claim, reported)
     throttled = {"throttle_reasons": ",".join(sorted(times.throttle_reasons))} if times.throttle_reasons else {}
@@ -118,7 +117,7 @@ def measure(
         measurement,
         reported=claim,
         shortest_ns=_shortest_ns(parties, bench, times, min(measurement.certified.durations_ns), added),
-        reported_baselines={name: samples for name, samples in reported.items() if samples is not None},
+        reported_baselines=reported,
         reported_confirmed=claim is not None and confirmed(claim, measurement.certified, clock),
         physical_floor_ns=physical_floor_ns,
         conditions=parties.subject.device.conditions() | throttled,
@@ -197,29 +196,16 @@ def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock
     return abs(certified_ns - claim_ns) <= slack and claim_ns >= CONFIRMED_SHARE * certified_ns
 
 
-def bench_limit_s(trial_s: float, launch_ns: float | None = None) -> float:
-    """How long a runner may be in its do_bench. That keeps its budget but for a handful of launches and cache writes; one that is slower is
-    not coming back."""
-    launch_s = trial_s if launch_ns is None else 2e-9 * launch_ns
-    return min(BENCH_S + BENCH_LAUNCHES * launch_s, BENCH_LIMIT_S + BENCH_LIMIT_TRIALS * trial_s)
-
-
-def _reported(
-    runner: RunnerLink, bench: WorkloadContext, how: RunOptions, budget_ns: int, launch_ns: float | None = None
-) -> wire.Samples | None:
-    """do_bench on inputs like all others, by the runner itself; the subject's is a claim. launch_ns: how long a launch takes, where that
-    is known."""
-    run(runner, bench, how)
-    if launch_ns is not None:  # of a slow kernel too: what is wrong with a claim does not show in one sample
-        budget_ns = max(budget_ns, min(BENCH_NS[runner.device.CLOCK], round(CLAIM_LAUNCHES * launch_ns)))
-    reply = runner.call(Call(operation=Operation.BENCH, budget_ns=budget_ns), bench_limit_s(bench.problem.trial_s, launch_ns))
-    if isinstance(reply, Answer) and reply.samples_ns and all(reply.samples_ns):
-        return wire.Samples(durations_ns=reply.samples_ns)
-    return None
+def _claim(subject: RunnerLink, bench: WorkloadContext, budget_ns: int, launch_ns: float) -> wire.Samples | None:
+    """do_bench on inputs like all others, by the subject's own process. launch_ns: how long a launch takes."""
+    # Of a slow kernel too: what is wrong with a claim does not show in one sample.
+    budget_ns = max(budget_ns, min(BENCH_NS[subject.device.CLOCK], round(CLAIM_LAUNCHES * launch_ns)))
+    launch, limit_s = partial(run, subject, bench, RunOptions()), bench_limit_s(bench.problem.trial_s, launch_ns)
+    return bench_samples(subject, launch, budget_ns, limit_s, place_count(subject.device.CLOCK, launch_ns))
 
 
 def record(
-    parties: TimingSetup, bench: WorkloadContext, times: Times, claim: wire.Samples | None, reported: Mapping[str, wire.Samples | None]
+    parties: TimingSetup, bench: WorkloadContext, times: Times, claim: wire.Samples | None, reported: Mapping[str, wire.Samples]
 ) -> None:
     """Write what was taken, in nanoseconds and before anything is subtracted, and the medians of what everybody's do_bench said."""
     place = os.environ.get(VARIABLE)

@@ -74,13 +74,14 @@ class SoloTimings:
 
     null_ns: without and with the copy that a kernel which returns its outputs makes. run_ns: by variant; one that does not run is not
     there. null_work_ns: how much of a null run is not the protocol's, by the probe, without and with the copy; negative where a run pays
-    more than a null run for touching the workload's memory. By device clock.
+    more than a null run for touching the workload's memory. reported: what do_bench says of each. Both by device clock only.
     """
 
     null_ns: dict[bool, list[int]]
     floor_ns: list[int]
     run_ns: dict[str, list[int]]
     null_work_ns: dict[bool, float] = field(default_factory=dict)
+    reported: dict[str, wire.Samples] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

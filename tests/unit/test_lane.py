@@ -496,7 +496,7 @@ def test_a_subject_that_dawdles_over_nothing_is_forgiven_no_more(
     assert min(measurement.certified.durations_ns) > 20_000_000  # 10 ms, were the dawdling believed
     (record,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "record").iterdir())
     assert min(item for turn in record["turns"][OWN_NULL] for item in turn) > 1e9 * dawdle_s
-    assert record["reported"].keys() >= {SUBJECT, "eager"}
+    assert record["reported"].keys() == {SUBJECT}  # the baseline is timed by the host's clock here, and has its do_bench from before
 
 
 def sleeper(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:

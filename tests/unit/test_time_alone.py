@@ -145,11 +145,12 @@ def test_a_reference_that_raises_is_quoted_and_nothing_else(monkeypatch: pytest.
 
 
 def test_a_judge_that_times_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the host's clock and by a device's: a silent one is taken for dead."""
+    """By the host's clock and by a device's, which has the baseline's do_bench too: a silent one is taken for dead."""
     monkeypatch.setattr(baseline, "SIGN_S", 0.0)
-    for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 5)):
-        progress, _ = alone(monkeypatch, slow_from(10_000), clock=clock)
+    for clock, count in ((wire.Clock.HOST, 3 + 6), (wire.Clock.DEVICE_EVENTS, 3 + 12 * 2 * 5 + 1)):
+        progress, solo = alone(monkeypatch, slow_from(10_000), clock=clock)
         assert progress == [wire.Progress(stage=wire.Stage.BASELINE)] * count
+        assert solo.reported.keys() == ({"eager"} if clock is wire.Clock.DEVICE_EVENTS else set())
 
 
 def test_a_reference_has_as_long_as_a_run_of_it_and_a_compiler_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,3 +176,22 @@ def test_a_baseline_that_does_not_take_its_job_is_the_end_of_its_judge(monkeypat
             pass
     finally:
         runner.close()
+
+
+def test_do_bench_on_several_places_has_one_limit_in_all() -> None:
+    """Samples of all places count alike; a runner that dawdles at each has no more time than at one, and one that fails has no figure."""
+    answers = iter([(1, 2), (3,), (), (4,)])
+    limits, launches = list[float](), list[int]()
+
+    def call(call: Any, limit_s: float) -> Answer:
+        limits.append(limit_s)
+        assert call.budget_ns == 50
+        return Answer(status=Status.OK, samples_ns=next(answers))
+
+    runner: Any = SimpleNamespace(call=call)
+    samples = baseline.bench_samples(runner, lambda: launches.append(1), 100, 7.0, places=2)
+    assert samples is not None and samples.durations_ns == (1, 2, 3)
+    assert len(launches) == 2 and 7.0 >= limits[0] > limits[1]
+    assert baseline.bench_samples(runner, lambda: None, 100, 7.0, places=2) is None
+    assert [baseline.place_count(wire.Clock.DEVICE_EVENTS, run_ns) for run_ns in (20_000, 2_000_000)] == [5, 1]
+    assert baseline.place_count(wire.Clock.HOST, 20_000) == 1
