@@ -1,4 +1,4 @@
-"""The native format's reference: `def reference(*inputs)` of reference.py."""
+"""The native format's reference: `def reference(*inputs)` of reference.py. It gets the size of an axis as an int."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 
 from sandbox.protocol import wire
+from sandbox.protocol.signatures import is_axis
 
 NAME = "native"
 
@@ -22,8 +23,10 @@ def task(spec: wire.ProblemSpec, where: str) -> Callable[[list[torch.Tensor]], l
     if not callable(function):
         raise TypeError("reference.py defines no function 'reference'")
 
+    by_size = [is_axis(tensor, spec) for tensor in spec.inputs]
+
     def call(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        result = function(*inputs)
+        result = function(*[int(value) if axis else value for value, axis in zip(inputs, by_size, strict=True)])
         return list(result) if isinstance(result, (tuple, list)) else [result]
 
     call.__code__ = call.__code__.replace()  # its own: what torch.compile makes is kept with the code object, and the rest would share it
