@@ -141,7 +141,10 @@ SECRET_SIZES = True
 RANK_LIMIT, AXIS_LIMIT = 8, 16  # what the gate between judge and runner has room for
 
 _Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
-_DType = Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
+_DType = Literal[
+    "float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool",
+    "float8_e4m3fn", "float8_e5m2",
+]  # fmt: skip
 _Size = Annotated[
     Annotated[str, Tag("axis")] | Annotated[int, Field(ge=0, le=2**31 - 1), Tag("size")],
     Discriminator(lambda value: "axis" if isinstance(value, str) else "size"),
@@ -156,6 +159,12 @@ class _Output(StrictModel):
 
 class _TensorTable(_Output):
     distribution: DistributionSchema = DistributionSchema()
+
+    @model_validator(mode="after")
+    def _scalar_has_a_wide_type(self) -> _TensorTable:
+        if not self.shape and self.dtype.startswith("float8"):
+            raise ValueError(f"a number that goes by value is no {self.dtype}; take float32, or give it an axis")
+        return self
 
 
 class _ToleranceTable(StrictModel):

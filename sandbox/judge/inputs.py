@@ -75,9 +75,14 @@ def draw(
     overrides = distributions or {}
     drawn = []
     for tensor in tensors:
-        wanted = _DrawRequest(shape=shape_of(tensor, axes), dtype=getattr(torch, tensor.dtype), axes=axes, where=device.TORCH)
+        dtype: torch.dtype = getattr(torch, tensor.dtype)
+        is_float8 = tensor.dtype.startswith("float8")  # in which torch computes nothing
+        drawn_dtype = torch.float32 if is_float8 else dtype
+        wanted = _DrawRequest(shape=shape_of(tensor, axes), dtype=drawn_dtype, axes=axes, where=device.TORCH)
         distribution = overrides.get(tensor.name, tensor.distribution)
         values_drawn = _structured(_draw_one(distribution, wanted, values, structure), distribution, values)
+        if is_float8:
+            values_drawn = values_drawn.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max).to(dtype)
         drawn.append(values_drawn if tensor.shape else values_drawn.cpu())
     return drawn
 

@@ -17,6 +17,8 @@ C_TYPES = {
     "int8": "int8_t",
     "uint8": "uint8_t",
     "bool": "bool",
+    "float8_e4m3fn": "__nv_fp8_e4m3",
+    "float8_e5m2": "__nv_fp8_e5m2",
 }
 TORCH_SCALARS = {"float32": "double", "float64": "double", "float16": "double", "bfloat16": "double", "bool": "bool"}
 CUDA, TORCH_EXTENSION, PYTHON = "cuda", "torch_extension", "python"
