@@ -19,5 +19,6 @@ class AuthoringCommands(CommandLine):
             "problems": CliGroup("Problems that kernels can be submitted to.", PROBLEMS),
             "problems list": CliCommand(f"{module}:list_command"),
             "problems show": CliCommand(f"{module}:show_command"),
+            "problems new": CliCommand("grader_extensions.authoring.recipes:new_command"),
             "demo": CliCommand(f"{module}:demo", HERE, EXIT_CODES),
         }
