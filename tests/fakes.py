@@ -344,7 +344,7 @@ def write_problem(root: Path, name: str = "sum", text: str = PROBLEM_TOML) -> Pa
     with contextlib.suppress(FileExistsError):
         directory.mkdir(parents=True)
     (directory / "problem.toml").write_text(text.format(name=name) if text is PROBLEM_TOML else text)
-    (directory / "reference.py").write_text("def reference(a, n):\n    return a\n")
+    (directory / "reference.py").write_text("def reference(a):\n    return a\n")
     return directory
 
 

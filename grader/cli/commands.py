@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from grader import extensions
 from grader.cli.exits import Exit
-from grader.cli.options import EXAMPLES, EXIT_CODES, GRADE, HERE, LIST_EXAMPLES, PROBLEMS, RESULTS, SERVERS, SUBMIT_EXAMPLES
+from grader.cli.options import EXAMPLES, EXIT_CODES, GRADE, HERE, LIST_EXAMPLES, RESULTS, SERVERS, SUBMIT_EXAMPLES
 from grader.cli.output import did_you_mean, print_note
 from grader.cli.server_choice import GraderTyper
 from grader.extensions import PACKAGE, CliCommand, CliGroup
@@ -21,20 +21,15 @@ from sandbox.protocol.entry_points import entry_points
 
 Table = Mapping[str, CliCommand | CliGroup]
 OWN: Table = {
-    "init": CliCommand("grader.cli.starter:init_command", GRADE),
     "submit": CliCommand("grader.cli.submit:submit_command", GRADE, f"{SUBMIT_EXAMPLES}\n\n{EXIT_CODES}"),
     "watch": CliCommand("grader.cli.submit:watch_command", GRADE, EXIT_CODES),
     "cancel": CliCommand("grader.cli.submissions:cancel_command", GRADE),
     "list": CliCommand("grader.cli.submissions:list_command", RESULTS, LIST_EXAMPLES),
     "show": CliCommand("grader.cli.submissions:show_command", RESULTS),
-    "problems": CliGroup("Problems that kernels can be submitted to.", PROBLEMS),
-    "problems list": CliCommand("grader.cli.starter:list_command"),
-    "problems show": CliCommand("grader.cli.starter:show_command"),
     "login": CliCommand("grader.cli.login:login", SERVERS),
     "logout": CliCommand("grader.cli.login:logout", SERVERS),
     "whoami": CliCommand("grader.cli.login:whoami", SERVERS),
     "doctor": CliCommand("grader.cli.this_machine:doctor", HERE),
-    "demo": CliCommand("grader.cli.this_machine:demo", HERE, EXIT_CODES),
 }
 
 

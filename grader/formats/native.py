@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import itertools
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -140,7 +141,10 @@ SECRET_SIZES = True
 RANK_LIMIT, AXIS_LIMIT = 8, 16  # what the gate between judge and runner has room for
 
 _Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
-_DType = Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
+_DType = Literal[
+    "float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool",
+    "float8_e4m3fn", "float8_e5m2",
+]  # fmt: skip
 _Size = Annotated[
     Annotated[str, Tag("axis")] | Annotated[int, Field(ge=0, le=2**31 - 1), Tag("size")],
     Discriminator(lambda value: "axis" if isinstance(value, str) else "size"),
@@ -155,6 +159,12 @@ class _Output(StrictModel):
 
 class _TensorTable(_Output):
     distribution: DistributionSchema = DistributionSchema()
+
+    @model_validator(mode="after")
+    def _scalar_has_a_wide_type(self) -> _TensorTable:
+        if not self.shape and self.dtype.startswith("float8"):
+            raise ValueError(f"a number that goes by value is no {self.dtype}; take float32, or give it an axis")
+        return self
 
 
 class _ToleranceTable(StrictModel):
@@ -358,10 +368,7 @@ def _spec(parsed: _ProblemFile, reference: str) -> wire.ProblemSpec:
         problem_id=parsed.name,
         format=NAME,
         entry=parsed.entry,
-        inputs=tuple(
-            wire.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape), distribution=tensor.distribution.on_wire())
-            for tensor in parsed.inputs
-        ),
+        inputs=tuple(_inputs(parsed, reference)),
         outputs=tuple(wire.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape)) for tensor in parsed.outputs),
         workloads=tuple(_workload(parsed, workload) for workload in parsed.workloads),
         tolerance=parsed.tolerance.on_wire(),
@@ -373,6 +380,35 @@ def _spec(parsed: _ProblemFile, reference: str) -> wire.ProblemSpec:
         baselines=tuple(parsed.baselines or ()),
         digest=hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest(),
     )
+
+
+def _inputs(parsed: _ProblemFile, reference: str) -> Iterator[wire.TensorSpec]:
+    """Yield the inputs, and as numbers among them the axes that `reference` asks for: by parameters more than inputs, of axes' names."""
+    names = {tensor.name for tensor in parsed.inputs}
+    asks = [name if name in {*parsed.axes} - names else "" for name in _parameters(reference)]
+    if asks.count("") != len(names):
+        asks = [""] * len(names)
+    tensors = iter(parsed.inputs)
+    for axis in asks:
+        if axis:
+            distribution = wire.Distribution(kind="constant", high_axis=axis)
+            yield wire.TensorSpec(name=axis, dtype="int64", shape=(), distribution=distribution)
+        else:
+            tensor = next(tensors)
+            distribution = tensor.distribution.on_wire()
+            yield wire.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape), distribution=distribution)
+
+
+def _parameters(reference: str) -> list[str]:
+    """The parameters of `def reference` that have no default; none where it can't be read, which the check says better."""
+    try:
+        body = ast.parse(reference).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    for function in (node for node in reversed(body) if isinstance(node, ast.FunctionDef) and node.name == "reference"):
+        parameters = [*function.args.posonlyargs, *function.args.args]
+        return [parameter.arg for parameter in parameters[: len(parameters) - len(function.args.defaults)]]
+    return []
 
 
 def _workload(parsed: _ProblemFile, table: _WorkloadTable) -> wire.Workload:

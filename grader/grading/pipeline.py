@@ -28,7 +28,7 @@ from grader.model import Lease, Reason
 from grader.rules.disclosure import Exposure, disclosed, redact
 from sandbox.protocol import wire
 from sandbox.protocol.languages import languages, module_of
-from sandbox.protocol.signatures import PYTHON, declaration, entry_in, without_model
+from sandbox.protocol.signatures import CUDA, PYTHON, declaration, entry_in, is_axis, without_model
 from sandbox.protocol.wire import BoxCause, BuildOutcome, Step
 
 log = structlog.get_logger()
@@ -405,7 +405,8 @@ def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire
     if not spec.inputs or not spec.outputs:
         return None
     shown = [workload for workload in spec.workloads if not workload.hidden and workload.device_kind in ("", device_kind)]
-    tensors = [tuple(replace(tensor, distribution=wire.Distribution()) for tensor in those) for those in (spec.inputs, spec.outputs)]
+    inputs = [tensor for tensor in spec.inputs if language != CUDA or not is_axis(tensor, spec)]
+    tensors = [tuple(replace(tensor, distribution=wire.Distribution()) for tensor in those) for those in (inputs, spec.outputs)]
     return wire.EntryCall(
         inputs=tensors[0],
         outputs=tensors[1],

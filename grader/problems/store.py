@@ -148,7 +148,7 @@ class Problems:
             if not paths:
                 raise ProblemInvalid(str(root), f"holds no problem; looked for {expected_layouts(formats())}")
             for path in paths:
-                store.add(path, root if root.is_dir() and not path.is_symlink() else None)
+                store.add(path, root if root.is_dir() and not path.is_symlink() else (path if path.is_dir() else path.parent).resolve())
         return store
 
     def add(self, path: Path, root: Path | None = None) -> Problem:

@@ -25,7 +25,6 @@ from grader.rules.sweep import item_bytes
 from grader_extensions.formats import problem_files
 from grader_extensions.formats.flashinfer_schema import (
     RUN,
-    SAFE_DTYPES,
     Definition,
     Drawn,
     Row,
@@ -186,7 +185,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     workloads = tuple(dataclasses.replace(workload, device_kind=kind) for workload, kind in zip(workloads, kinds, strict=True))
     problem_id = problem_id_of(definition.name)
     spec = _spec(problem_id, definition, workloads)
-    is_plain = all(tensor.dtype in SAFE_DTYPES for tensor in tensors)  # C++ can take them
+    is_plain = all(tensor.shape is not None or not tensor.dtype.startswith("float8") for tensor in tensors)  # C++ can take them
     compiled = [language for language in languages() if language != "python"] if spec.axes and is_plain else []
     return Problem(
         problem_id=problem_id, title=definition.name, languages=("python", *compiled), spec=spec, statement=definition.description or ""

@@ -10,10 +10,10 @@ from pydantic import Field, field_validator, model_validator
 
 from grader.formats.arithmetic import LENGTH_LIMIT, ExpressionInvalid, evaluate
 from grader.formats.validation_messages import StrictModel
+from sandbox.protocol.signatures import C_TYPES
 
 RUN = "run"
-NARROW_DTYPES = {"float8_e4m3fn", "float8_e5m2"}  # which only Python submissions can take
-SAFE_DTYPES = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool"}
+SAFE_DTYPES = {*C_TYPES} - {"uint8"}
 TENSOR_LIMIT, RANK_LIMIT = 24, 8
 LARGEST_AXIS = 2**31 - 1
 LONGEST_NUMBER = 10  # in digits, of a shape
@@ -220,8 +220,8 @@ def not_judged(definition: Definition) -> str | None:
     if len(tensors) > TENSOR_LIMIT:
         return f"inputs: there are {len(tensors)} inputs and outputs; {TENSOR_LIMIT} can be judged"
     for name, tensor in tensors.items():
-        if tensor.dtype not in SAFE_DTYPES | NARROW_DTYPES:  # the shape of float4 counts numbers, and torch's counts bytes
-            dtypes = ", ".join(sorted(SAFE_DTYPES | NARROW_DTYPES))
+        if tensor.dtype not in SAFE_DTYPES:  # the shape of float4 counts numbers, and torch's counts bytes
+            dtypes = ", ".join(sorted(SAFE_DTYPES))
             return f"{name}.dtype: {tensor.dtype} can't be judged here; what can is of {dtypes}"
         if len(tensor.shape or ()) > RANK_LIMIT:
             return f"{name}.shape: has {len(tensor.shape or ())} dimensions; at most {RANK_LIMIT} can be judged"

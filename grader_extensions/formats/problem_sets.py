@@ -157,11 +157,16 @@ def import_all(path: Path, *, format_name: str | None = None, prefix: str = "", 
     listed = list(_candidates(path, formats))
     by_file = _adjustments_by_file(path, [candidate.path for candidate in listed], formats, adjustments)
     root = path if path.is_dir() else path.parent
-    imports = [candidate if candidate.reason else _import(candidate.path, formats, root, by_file[candidate.path]) for candidate in listed]
+    imports = [
+        candidate
+        if candidate.reason
+        else _import(candidate.path, formats, None if candidate.path == path else root, by_file[candidate.path])
+        for candidate in listed
+    ]
     yield from _named_apart(imports, prefix)
 
 
-def _import(path: Path, formats: Mapping[str, ModuleType], root: Path, adjustments: Adjustments) -> Imported:
+def _import(path: Path, formats: Mapping[str, ModuleType], root: Path | None, adjustments: Adjustments) -> Imported:
     try:
         plug_in = detect_format(path, formats)
         if plug_in is None:

@@ -20,7 +20,7 @@ from grader.errors import SubmissionNotFound
 from grader.model import Caller, Problem, Submission, SubmissionState
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
-from grader.views.starter_files import starter
+from grader_extensions.authoring.starter_files import starter
 from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.web.site import UNKNOWN_ADDRESS, PageAbsent, Site, attachment, page_number
 from grader_extensions.web.views import PagePosition, competition_head

@@ -23,6 +23,7 @@ _INTEGERS[8] = "long int64_t uint64_t size_t ssize_t ptrdiff_t intptr_t uintptr_
 _TYPES = {name: ("integer", size) for size, names in _INTEGERS.items() for name in names.split()}
 _TYPES |= {"float": ("float", 4), "double": ("float", 8), "half": ("float", 2), "__half": ("float", 2)}
 _TYPES |= dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat", 2))
+_TYPES |= {"__nv_fp8_e4m3": ("e4m3", 1), "__nv_fp8_e5m2": ("e5m2", 1)}
 # By torch's name.
 _DTYPES = {name: _TYPES[written] for name, written in C_TYPES.items()}
 _SCOPES = {"namespace_definition", "class_specifier", "struct_specifier", "template_declaration"}

@@ -20,6 +20,7 @@ from sandbox.judge.timing import EAGER, PROBE, VARIANTS, WARMUP_COUNT
 from sandbox.launch.loop import Bound, Loaded, serve
 from sandbox.protocol import wire
 from sandbox.protocol.gate import Answer, Call, Gate, Slot, Status, receive_job
+from sandbox.protocol.signatures import is_axis
 from sandbox.protocol.version import VERSION
 
 COMPILE_CACHE = "GRADER_COMPILE_CACHE"
@@ -30,10 +31,10 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
     empty: dict[tuple[int, ...], torch.Tensor] = {}  # made once: a launch of its own would leave the device in this process's hands
 
     def bind(call: Call) -> Bound:
-        arguments = [
+        arguments: list[Any] = [
             arena.tensor(slot.offset, tensor.dtype, slot.shape, slot.strides)
             if tensor.shape
-            else torch.tensor(slot.scalar, dtype=getattr(torch, tensor.dtype))
+            else (int(slot.scalar) if is_axis(tensor, job) else torch.tensor(slot.scalar, dtype=getattr(torch, tensor.dtype)))
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
         targets, blanks = _outputs(call, job, arena, empty)
@@ -95,12 +96,12 @@ class CompiledReference:
 
     def __init__(self, compiled: Reference) -> None:
         self._compiled = compiled
-        self._call_counts: dict[tuple[torch.Size, ...], int] = {}
-        self._refused: set[tuple[torch.Size, ...]] = set()
+        self._call_counts: dict[tuple[object, ...], int] = {}
+        self._refused: set[tuple[object, ...]] = set()
 
-    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(self, inputs: list[Any]) -> list[torch.Tensor]:
         """Its outputs."""
-        shapes = tuple(tensor.shape for tensor in inputs)
+        shapes = tuple(tensor if isinstance(tensor, int) else tensor.shape for tensor in inputs)
         if shapes in self._refused:
             raise RuntimeError(COMPILED_ANEW)
         before = _compilation_count()

@@ -10,7 +10,7 @@ and heavy_tail, so that neither a closed form nor a sub-sampled reduction passes
     sorted                  ascending along the last axis: floats as uniform, integers as index
     permutation             0 to below the size of the last axis, each of them once
     probabilities           rows of the last axis that add up to 1: softmax of normal values times the scale
-    constant                high
+    constant                high, or the size of an axis
     mixture                 each element is of one of the parts, by their weights
 
 A structure says where the values of a kind are, in the last axis or in the matrices of the last two; elsewhere is zero:
@@ -75,9 +75,14 @@ def draw(
     overrides = distributions or {}
     drawn = []
     for tensor in tensors:
-        wanted = _DrawRequest(shape=shape_of(tensor, axes), dtype=getattr(torch, tensor.dtype), axes=axes, where=device.TORCH)
+        dtype: torch.dtype = getattr(torch, tensor.dtype)
+        is_float8 = tensor.dtype.startswith("float8")  # in which torch computes nothing
+        drawn_dtype = torch.float32 if is_float8 else dtype
+        wanted = _DrawRequest(shape=shape_of(tensor, axes), dtype=drawn_dtype, axes=axes, where=device.TORCH)
         distribution = overrides.get(tensor.name, tensor.distribution)
         values_drawn = _structured(_draw_one(distribution, wanted, values, structure), distribution, values)
+        if is_float8:
+            values_drawn = values_drawn.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max).to(dtype)
         drawn.append(values_drawn if tensor.shape else values_drawn.cpu())
     return drawn
 
@@ -102,7 +107,7 @@ def _draw_one(of: wire.Distribution, wanted: _DrawRequest, values: RandomSource,
         case "mixture":
             drawn = _mixture(of, wanted, values, structure)
         case "constant":
-            drawn = torch.full(wanted.shape, of.high, dtype=wanted.dtype, device=wanted.where)
+            drawn = torch.full(wanted.shape, wanted.high(of), dtype=wanted.dtype, device=wanted.where)
         case "integers":
             drawn = values.integers(int(of.low), int(of.high), wanted.shape)
         case "index":

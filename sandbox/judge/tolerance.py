@@ -1,7 +1,8 @@
 """Compares a snapshot with the reference; and what that needs of tensors: bits, dtypes, and the poison of what was not written.
 
 An element is right when |out - ref| <= atol + rtol * |ref| against PyTorch's result in the task's dtype, or against its fp64 result (a
-kernel is not blamed for PyTorch's own rounding). The whole output also keeps an fp64 error budget: rms(out - ref64) at most
+kernel is not blamed for PyTorch's own rounding). Of float8 the fp64 result is not rounded, and half a step more is right: that is what
+rounding takes. Any other output also keeps, as a whole, an fp64 error budget: rms(out - ref64) at most
 budget_factor * rms(ref - ref64) + budget_floor * rms(ref64), which half precision inside an fp32 task does not (cheating 4.7).
 PyTorch's own error is at least an eighth of a unit in the last place; where a few elements alone are over the budget, that may be the luck
 of PyTorch's: the mean of a row may be all but zero, and PyTorch's off by nothing. Then the inputs are perturbed by one unit in their last
@@ -199,8 +200,10 @@ def compare(
             max_absolute_error=_largest(error),
             max_relative_error=_largest(error / wide.abs().clamp_min(1)),
         )
-    if is_narrow(reference.dtype):  # a byte's sentinel may be the right answer, as an integer's
+    dtype = reference.dtype
+    if is_narrow(dtype):  # a byte's sentinel may be the right answer, as an integer's
         unwritten = unwritten & (output.view(torch.uint8) != reference.view(torch.uint8))
+    is_unrounded = is_narrow(dtype) and reference64 is not None and not is_narrow(reference64.dtype)
     if reference.dtype == FLOAT4:
         output, reference, unwritten = numbers(output).float(), numbers(reference).float(), unwritten.repeat_interleave(2, -1)
     references = [reference] if reference64 is None else [reference, reference64]
@@ -216,7 +219,12 @@ def compare(
     error, size = (out - ref).abs_(), ref.abs()
     from_ref = error.max() if error.numel() else error.sum()  # one number: of large outputs each tensor counts
     if reference64 is not None:
-        error = torch.minimum(error, (out - ref64).abs_())
+        from_ref64 = (out - ref64).abs_()
+        if is_unrounded:  # the numbers on both sides of the exact answer are as good as the reference's
+            half_step = _half_step(ref64, dtype)
+            unwritten = unwritten & ~(from_ref64 < 2 * half_step)
+            from_ref64 = (from_ref64 - half_step).clamp_min_(0.0)
+        error = torch.minimum(error, from_ref64)
     right = error <= (tolerance.rtol * size).add_(tolerance.atol)
     relative = error / size.clamp_min_(torch.finfo(reference.dtype).tiny)
     any_unwritten, all_right, farthest, largest, largest_relative = _figures(unwritten.any(), right.all(), from_ref, error, relative)
@@ -242,9 +250,15 @@ def compare(
         max_absolute_error=largest,
         max_relative_error=largest_relative,
         budget_ratio=None
-        if reference64 is None
+        if reference64 is None or is_unrounded
         else _budget_ratio(chosen(out), chosen(ref), chosen(ref64), tolerance, reference.dtype, [chosen(tensor) for tensor in perturbed]),
     )
+
+
+def _half_step(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """How far rounding to a dtype may take numbers: half of the distance between those of the dtype on their two sides."""
+    info = torch.finfo(dtype)
+    return torch.ldexp(torch.full_like(exact, info.eps / 4), torch.frexp(exact.abs().clamp_min(info.tiny)).exponent)
 
 
 def _figures(*tensors: torch.Tensor) -> list[float]:

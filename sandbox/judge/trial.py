@@ -30,6 +30,7 @@ from sandbox.judge.tolerance import (
     except_right_nan,
     fill_with_poison,
     forgive_rounding_noise,
+    is_narrow,
     joined,
     memory_of,
     same_bytes,
@@ -446,7 +447,8 @@ def _compare_all(result: Run, bench: WorkloadContext) -> list[Comparison]:
     if bench.compare is not None:
         return bench.compare(bench.workload, result.inputs, result.outputs, references, unwritten)
     wide: list[torch.Tensor | None] = [None] * len(references)  # in double precision, for the error budget
-    if bench.tolerance.budget_factor is not None and any(reference.dtype.is_floating_point for reference in references):
+    is_rounded = any(is_narrow(reference.dtype) for reference in references)
+    if is_rounded or (bench.tolerance.budget_factor is not None and any(reference.dtype.is_floating_point for reference in references)):
         wide = list(expected(bench.reference64 or bench.reference, result.inputs, problem, dtype=torch.float64))
     for output, reference, tensor in zip(result.outputs, references, problem.outputs, strict=True):
         if not isinstance(reference, torch.Tensor) or reference.device != output.device:

@@ -20,6 +20,7 @@ from sandbox.launch.loop import Bound, LaunchRefused, Loaded
 from sandbox.protocol import elf, wire
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import Call, Slot, Status
+from sandbox.protocol.signatures import is_axis
 
 _FLOATS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
@@ -60,10 +61,10 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     if function is None:
         raise LaunchRefused(Status.ENTRY_NOT_FOUND, f"the artifact has no function '{job.entry}'")
     function.restype = None
-    dtypes = [tensor.dtype for tensor in job.inputs]
 
     def bind(call: Call) -> Bound:
-        arguments = [_argument(arena, slot, dtype) for slot, dtype in zip(call.inputs, dtypes, strict=True)]
+        inputs = zip(call.inputs, job.inputs, strict=True)
+        arguments = [_argument(arena, slot, tensor.dtype) for slot, tensor in inputs if not is_axis(tensor, job)]
         arguments += [ctypes.c_void_p(arena.address(slot.offset)) for slot in call.outputs]
         arguments += [ctypes.c_int64(axis) for axis in call.axes]
         arguments.append(ctypes.c_void_p(None))  # the default stream

@@ -17,6 +17,8 @@ C_TYPES = {
     "int8": "int8_t",
     "uint8": "uint8_t",
     "bool": "bool",
+    "float8_e4m3fn": "__nv_fp8_e4m3",
+    "float8_e5m2": "__nv_fp8_e5m2",
 }
 TORCH_SCALARS = {"float32": "double", "float64": "double", "float16": "double", "bfloat16": "double", "bool": "bool"}
 CUDA, TORCH_EXTENSION, PYTHON = "cuda", "torch_extension", "python"
@@ -46,11 +48,17 @@ def cuda_signature(spec: wire.ProblemSpec) -> str:
     return f'extern "C" void {entry_in(spec, CUDA)}({cuda_parameters(plain)})' if plain.outputs else ""
 
 
+def is_axis(tensor: wire.TensorSpec, call: wire.ProblemSpec | wire.EntryCall | wire.RunnerJob) -> bool:
+    """Return whether an input is the size of an axis, which raw CUDA gets as that axis only."""
+    return tensor.shape == () and tensor.name in call.axes
+
+
 def cuda_parameters(call: wire.ProblemSpec | wire.EntryCall) -> str:
     """The parameters of an entry in raw CUDA that is no model."""
     inputs = [
         f"{C_TYPES[tensor.dtype]} {tensor.name}" if tensor.shape == () else f"const {C_TYPES[tensor.dtype]}* {tensor.name}"
         for tensor in call.inputs
+        if not is_axis(tensor, call)
     ]
     outputs = [f"{C_TYPES[output.dtype]}* {output.name}" for output in call.outputs]
     axes = [f"int64_t {axis}" for axis in call.axes]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from grader.cli.demo import PROBLEM, STORY
 from grader.model import Verdict
+from grader_extensions.authoring.demo import PROBLEM, STORY
 from sandbox.protocol import wire
 from tests.gpu.conftest import measure_s, show_flow_only
 from tests.gpu.figures import shown_samples, shown_speedup

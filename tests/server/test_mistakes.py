@@ -1,4 +1,4 @@
-"""What `grader-cli` answers to 40 mistakes: one sentence with the remedy, never a library's own words.
+"""What `grader-cli` answers to 38 mistakes: one sentence with the remedy, never a library's own words.
 
 What a compiler and a judge say of wrong kernels is in tests/e2e/test_mistaken_kernels.py.
 """
@@ -60,8 +60,6 @@ MISTAKES = [
     (f"{SUBMIT} --annotate a=1 --annotate a=2", 2, "the key 'a' is given twice; give each once"),
     ("list --verdict acepted", 2, "Did you mean 'ACCEPTED'?"),
     (f"{SUBMIT} --sandbox proces", 2, "Did you mean 'process'?"),
-    ("init sum --out right.cu", 2, "'right.cu' is there already; remove it, or name another file with --out"),
-    ("problems show sun", 2, "there is no problem 'sun'; take one of: sum. Did you mean 'sum'?"),
     ("list --server localhost:1", 3, "no answer from localhost:1: nothing listens there; check host and port, and that grader-server runs"),
     ("list --server unix:/nowhere/s", 3, "the socket does not exist; check the path, and that grader-server runs"),
     ("list --server nohost.invalid:1", 3, "no host has that name; check its spelling"),

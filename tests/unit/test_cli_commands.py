@@ -109,15 +109,8 @@ def test_a_running_submission_can_be_cancelled(address: str, tmp_path: Path) -> 
     assert ended.exit_code == 3 and "cancelled before it was graded" in ended.stdout
 
 
-def test_problems_are_listed_and_shown(address: str) -> None:
-    assert "sum      A sum" in run("problems", "list", "--server", address).stdout
-    assert json.loads(run("problems", "list", "--server", address, "--json").stdout)["problems"][0]["name"] == "problems/sum"
-    assert "and 1 more that are not shown" in run("problems", "show", "sum", "--server", address).stdout
-    assert json.loads(run("problems", "show", "problems/sum", "--server", address, "--json").stdout)["entry"] == "solve"
-
-
 def test_every_command_has_help() -> None:
-    for words in ("", "submit", "watch", "show", "list", "cancel", "problems", "problems show", "doctor", "demo"):
+    for words in ("", "submit", "watch", "show", "list", "cancel", "doctor"):
         ended = run(*words.split(), "--help")
         assert ended.exit_code == 0 and "Usage:" in ended.stdout
     assert run("--version").stdout.startswith("grader-cli ")

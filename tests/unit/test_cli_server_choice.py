@@ -22,6 +22,7 @@ from grader.server import running
 from sandbox.protocol.wire import Mode
 
 DEADLINE_S = 300.0
+KERNEL = str(Path(__file__).parents[2] / "kernels_examples" / "vector_add" / "grid_stride.cu")
 DEFAULT = "https://default:1"
 
 app = GraderTyper()
@@ -74,7 +75,7 @@ def test_without_a_login_a_command_runs_its_own_server(store):
     assert run("use").stdout == "uses None\n"
 
 
-@pytest.mark.parametrize(("words", "begins"), [(("cancel", "abc"), False), (("demo", "--device", "emulated"), True)])
+@pytest.mark.parametrize(("words", "begins"), [(("cancel", "abc"), False), (("submit", KERNEL, "--device", "emulated"), True)])
 def test_a_command_that_needs_no_grading_begins_no_judge(store, tmp_path, monkeypatch, words, begins):
     """The control is one that does."""
     begun = []

@@ -9,13 +9,13 @@ from rich.text import Text
 
 from grader import errors
 from grader.api.statuses import failure_to_status
-from grader.cli import report, starter
+from grader.cli import report
 from grader.cli.exits import Exit, UsageError, exit_of_error
 from grader.cli.progress import GradingStages, LiveStages
 from grader.cli.submit import exit_of
 from grader.model import Failure
 from grader.server.commands.doctor import HostFinding, can_grade
-from grader.v1 import problem_pb2, report_pb2, submission_pb2
+from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 
 SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
@@ -250,37 +250,6 @@ def test_a_terminal_has_a_row_for_each_stage() -> None:
     assert "verifying 2 workloads" in text()
 
 
-# -- problems ------------------------------------------------------------------------------------------------------------
-
-
-def shown_problem(problem: problem_pb2.Problem) -> str:
-    out = io.StringIO()
-    Console(file=out, width=160, markup=False).print(*starter.render(problem), sep="\n")
-    return out.getvalue()
-
-
-def test_a_problem_shows_what_a_kernel_for_it_looks_like() -> None:
-    """The exact signature for cuda, and the same arguments as a torch extension."""
-    problem = problem_pb2.Problem(
-        name="problems/tril_matmul",
-        title="Lower triangle",
-        statement="Multiply.",
-        languages=["cuda", "torch_extension"],
-        axes=["n"],
-        entry="solve",
-        workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64})],
-        hidden_workload_count=3,
-        inputs=[problem_pb2.Tensor(name=name, dtype="float32", shape=["n", "n"]) for name in "ab"],
-        outputs=[problem_pb2.Tensor(name="c", dtype="float32", shape=["n", "n"])],
-        tolerance=problem_pb2.Tolerance(atol=1e-4, rtol=1e-3, budget_factor=32),
-        cuda_signature='extern "C" void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)',
-    )
-    text = shown_problem(problem)
-    parts = (problem.cuda_signature, "torch::Tensor forward(torch::Tensor a, torch::Tensor b) {", "return c;", "n = 64", "float32", "n, n")
-    for part in (*parts, "and 3 more that are not shown", "0.0001 + 0.001 * |reference|", "32 times"):
-        assert part in text
-
-
 # -- exit codes ----------------------------------------------------------------------------------------------------------
 
 
@@ -412,14 +381,6 @@ def test_a_flag_is_said_in_words() -> None:
     submission.report.measurements[0].reported_confirmed = False
     text = shown(submission)
     assert all(re.search(rf"{flag}: \w+", text) for flag in raised) and "1.23 ms (not confirmed)" in text
-
-
-def test_a_workload_says_its_device_and_its_own_tolerance() -> None:
-    tolerance = problem_pb2.Tolerance(atol=5e-3, rtol=1e-4)
-    own = problem_pb2.Workload(workload_id="n4096", axes={"n": 4096}, device_kind="cuda", tolerance=tolerance)
-    problem = problem_pb2.Problem(name="problems/p", axes=["n"], workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64}), own])
-    assert re.search(r"n64 +n = 64 +any +as above", shown_problem(problem))
-    assert re.search(r"n4096 +n = 4,096 +cuda +0\.005 \+ 0\.0001", shown_problem(problem))
 
 
 def test_a_ranked_kernel_shows_its_score_and_of_how_many_processes() -> None:

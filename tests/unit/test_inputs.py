@@ -38,6 +38,16 @@ def test_a_key_gives_the_same_values_again(kind: str) -> None:
     assert torch.equal(first, second) == (kind == "constant")
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize(("kind", "structure"), [("heavy_tail", None), ("sorted", None), ("normal", "lower_triangular"), ("mixture", None)])
+def test_float8_holds_the_numbers_nearest_to_those_drawn(dtype: str, kind: str, structure: str | None) -> None:
+    """The largest where they are too large: no NaN and no infinity."""
+    fields = {"scale": 300.0, "low": -9.0, "structure": structure, "parts": (wire.Distribution(scale=300.0), wire.Distribution())}
+    drawn8, drawn32 = (drawn(kind, of, **fields).double() for of in (dtype, "float32"))
+    largest = torch.finfo(getattr(torch, dtype)).max
+    assert torch.equal(drawn8, drawn32.clamp(-largest, largest).to(getattr(torch, dtype)).double()) and bool(drawn8.isfinite().all())
+
+
 @pytest.mark.parametrize("kind", ["normal", "heavy_tail"])
 def test_scale_offset_and_needles_can_be_switched_off(kind: str) -> None:
     """Then what is left is the distribution itself; the control has them."""

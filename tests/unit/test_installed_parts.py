@@ -174,11 +174,11 @@ def test_two_packages_do_not_bring_the_same_subject_of_an_administrator(points):
 
 def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(points):
     """The control: with a package that adds commands nothing is said of packages."""
-    unknown = command("problems", "lst")
-    assert unknown.exit_code == 2 and "Did you mean 'list'?" in unknown.stderr
+    unknown = command("shwo")
+    assert unknown.exit_code == 2 and "Did you mean 'show'?" in unknown.stderr
     assert "kernel-grader-extensions adds commands, and is not installed here" in " ".join(unknown.stderr.split())
     points.append(EntryPoint(name="made_up", value="tests.unit.test_installed_parts:Words", group=extensions.COMMANDS))
-    assert "kernel-grader-extensions" not in command("problems", "lst").stderr
+    assert "kernel-grader-extensions" not in command("shwo").stderr
 
 
 async def test_a_method_of_the_api_that_no_installed_package_answers_says_what_to_install():

@@ -8,7 +8,7 @@ from grader.errors import ProblemInvalid
 from grader.formats import native
 from grader.problems.store import Problems
 from sandbox.protocol import wire
-from sandbox.protocol.signatures import rule_of
+from sandbox.protocol.signatures import cuda_signature, rule_of, torch_signature
 from tests import fakes
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
@@ -28,7 +28,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     toml = directory / "problem.toml"
     toml.write_text(toml.read_text().replace("A sum", "The sum"))
     assert native.load(directory).digest == before
-    (directory / "reference.py").write_text("def reference(a, n):\n    return a + 1\n")
+    (directory / "reference.py").write_text("def reference(a):\n    return a + 1\n")
     assert native.load(directory).digest != before
 
 
@@ -135,7 +135,7 @@ def test_lower_precision_is_allowed_by_the_problem(tmp_path):
 def test_two_problems_of_one_name_are_a_mistake(tmp_path):
     fakes.write_problem(tmp_path / "a")
     other = fakes.write_problem(tmp_path / "b")
-    (other / "reference.py").write_text("def reference(a, n):\n    return -a\n")
+    (other / "reference.py").write_text("def reference(a):\n    return -a\n")
     with pytest.raises(ProblemInvalid, match="rename one"):
         Problems.load([tmp_path / "a", tmp_path / "b"])
 
@@ -147,3 +147,43 @@ def test_names_of_axes_and_tensors_may_have_capitals(tmp_path):
     assert (spec.axes, spec.inputs[0].name, spec.inputs[0].shape) == (("N",), "A", ("N",))
     assert {workload.moved_bytes // workload.axes["N"] for workload in spec.workloads} == {4}
     assert "name" in wrong(tmp_path / "other", 'name = "sum"', 'name = "Sum"')
+
+
+@pytest.mark.parametrize(
+    ("reference", "inputs"),
+    [
+        ("def reference(a, n):", ["a", "n"]),
+        ("def reference(n, values):", ["n", "a"]),
+        ("def reference(a, /, n):", ["a", "n"]),
+        ("def reference(a): pass\ndef reference(a, n):", ["a", "n"]),
+        ("def reference(values):", ["a"]),
+        ("def reference(n):", ["a"]),
+        ("def reference(a, n=5):", ["a"]),
+        ("def reference(a, m):", ["a"]),
+        ("def reference(*inputs):", ["a"]),
+        ("def reference(a, n:", ["a"]),
+    ],
+)
+def test_a_reference_gets_the_axes_that_its_parameters_name(tmp_path, reference, inputs):
+    """As numbers that are constant at a workload. The controls: as many parameters as inputs, whatever their names, and defaults."""
+    directory = fakes.write_problem(tmp_path)
+    (directory / "reference.py").write_text(f"{reference}\n    return 1\n")
+    spec = native.load(directory).spec
+    assert [tensor.name for tensor in spec.inputs] == inputs
+    assert all(
+        (tensor.dtype, tensor.shape, tensor.distribution) == ("int64", (), wire.Distribution(kind="constant", high_axis="n"))
+        for tensor in spec.inputs
+        if tensor.name == "n"
+    )
+    assert cuda_signature(spec) == 'extern "C" void solve(const float* a, float* c, int64_t n, cudaStream_t stream)'
+    assert torch_signature(spec).count("int64_t n") == inputs.count("n")
+
+
+def test_float8_is_a_type_of_tensors_and_not_of_numbers(tmp_path):
+    """In raw CUDA it is the type of cuda_fp8.h."""
+    text = fakes.PROBLEM_TOML.format(name="sum").replace('shape = ["n"] }]\noutputs', 'dtype = "float8_e4m3fn", shape = ["n"] }]\noutputs')
+    spec = native.load(fakes.write_problem(tmp_path, text=text)).spec
+    assert cuda_signature(spec).startswith('extern "C" void solve(const __nv_fp8_e4m3* a, float* c, ')
+    assert "inputs.0: a number that goes by value is no float8_e5m2" in wrong(
+        tmp_path / "other", 'shape = ["n"] }]\noutputs', 'dtype = "float8_e5m2", shape = [] }]\noutputs'
+    )

@@ -108,6 +108,43 @@ def test_float8_is_compared_by_its_numbers(dtype: torch.dtype) -> None:
     assert compared(near, reference, TIGHT).mismatched_count == 1
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"], indirect=True)
+def test_float8_may_be_rounded_from_any_answer_that_is_right(dtype: torch.dtype) -> None:
+    """Half a step from the exact answer both numbers are right, though one byte of them may be the poison. The controls: a step from it
+    neither is; and where the exact answer is not known, only the reference's number is right."""
+    step = torch.finfo(dtype).eps
+    exact = torch.tensor([1 + step / 2 + 1e-9] * 8 + [torch.finfo(dtype).tiny * (1 + step / 2)], dtype=torch.float64)
+    below, above = ((exact * scale).to(dtype) for scale in (1 - 1e-6, 1 + 1e-6))
+    assert below[0].double() == 1.0 and above[0].double() == 1 + step and below[8].double() < above[8].double()
+    for output in (below, above):
+        poison = int(output.view(torch.uint8)[0])
+        assert compare(output, above, exact, unwritten_mask(output, poison), TIGHT).outcome is PASSED
+    assert compared(below, above, TIGHT).mismatched_count == 9
+    far = torch.full((9,), 7.0).to(dtype)
+    assert compare(far, above, exact, unwritten_mask(far, int(far.view(torch.uint8)[0])), LOOSE).unwritten_count == 9
+    assert compare((exact - step).to(dtype), above, exact, torch.zeros(9, dtype=torch.bool), TIGHT).mismatched_count == 9
+    assert compare((exact + step).to(dtype), above, exact, torch.zeros(9, dtype=torch.bool), TIGHT).mismatched_count == 9
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        lambda exact: exact.to(torch.float8_e5m2).float(),
+        lambda exact: exact.bfloat16().float(),
+        lambda exact: (exact.float().view(torch.int32) & ~0xFFFFF).view(torch.float32),
+    ],
+    ids=["e5m2", "bfloat16", "cut"],
+)
+def test_an_answer_of_float8_is_rounded_once(cheat) -> None:
+    """Each is within a step of the right one everywhere. The controls: a tolerance of a step takes it, and float32, rounded, is right."""
+    exact = torch.randn(4096, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 16
+    reference, wrong = exact.float().to(torch.float8_e4m3fn), cheat(exact).to(torch.float8_e4m3fn)
+    nothing = torch.zeros(4096, dtype=torch.bool)
+    assert compare(wrong, reference, exact, nothing, TIGHT).outcome is wire.TrialOutcome.MISMATCHED
+    assert compare(wrong, reference, exact, nothing, wire.Tolerance(atol=2**-9, rtol=0.125)).outcome is PASSED
+    assert compare((exact * (1 + 3e-7)).float().to(torch.float8_e4m3fn), reference, exact, nothing, TIGHT).outcome is PASSED
+
+
 def test_float4_is_two_numbers_in_a_byte_the_first_in_its_low_half() -> None:
     """0x2F is -6 and 1."""
     tensor = torch.tensor([[0x2F, 0x80]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 import shutil
 import struct
 from contextlib import suppress
@@ -178,6 +179,25 @@ def test_a_task_takes_no_source_from_outside_its_set(tmp_path, secret, how):
     with pytest.raises(ProblemInvalid, match=OUTSIDE):
         reference_kernels.load(directory, root=tmp_path / "set")
     assert "ref_kernel" in reference_kernels.load(directory, root=tmp_path).spec.reference
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [("../utils.py", "file"), ("../utils.py", "link"), ("../utils.py", "pipe"), ("../other.py", "file"), ("../../utils.py", "file")],
+)
+def test_a_task_that_is_named_itself_may_share_utils_with_its_neighbours(tmp_path, secret, source, kind):
+    """As GPU MODE's folders do. No other file, no link, nothing further up, and nothing for a server or a set that holds the folder."""
+    directory = task(tmp_path / "set" / "p", source)
+    shared = directory / source
+    {"file": lambda: shutil.copy(secret, shared), "link": lambda: shared.symlink_to(secret), "pipe": lambda: os.mkfifo(shared)}[kind]()
+    (alone,) = import_all(directory)
+    assert (alone.problem is not None) == (source == "../utils.py" and kind == "file") and (alone.problem or OUTSIDE in alone.reason)
+    (tmp_path / "linked").symlink_to(directory)
+    for root in (directory, directory / "task.yml", tmp_path / "linked"):
+        with pytest.raises(ProblemInvalid, match=OUTSIDE):
+            Problems.load([root])
+    with pytest.raises(ProblemInvalid, match=OUTSIDE):
+        reference_kernels.load(directory, root=directory)
 
 
 def test_what_is_imported_is_the_set(tmp_path):

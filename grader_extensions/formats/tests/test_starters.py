@@ -2,8 +2,8 @@
 
 import pytest
 
+from grader_extensions.authoring.tests.test_starter_files import check_starters
 from grader_extensions.formats.problem_sets import import_all
-from tests.builds.test_starter_files import check_starters
 from tests.harness.grading import ROOT
 
 

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from grader.api import messages
 from grader.cli.exits import UsageError
-from grader.cli.starter import sweep_range
 from grader.formats import native
 from grader.model import Report, Submission, SubmissionState, Verdict
 from grader.rules.disclosure import Redactor
 from grader.v1 import problem_pb2
+from grader_extensions.authoring.commands import sweep_range
 from grader_extensions.modes import sweep_command as command
 from grader_extensions.modes.sweep import sweep_problem
 from grader_extensions.modes.sweep_command import NOT_RUN, SweepMetric, collate, table_rows, to_csv

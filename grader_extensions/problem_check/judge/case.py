@@ -87,7 +87,8 @@ class AdmissionCase:
         return self.exact if own_inputs and self.exact is not None else list((self.task.reference64 or self.task.reference)(inputs))
 
     def _in_double(self) -> Tensors | None:
-        if not any(tensor.is_floating_point() and not is_narrow(tensor.dtype) for tensor in self.right):
+        has_unrounded = self.task.reference64 is not None and self.task.compare is None
+        if not any(tensor.is_floating_point() and (has_unrounded or not is_narrow(tensor.dtype)) for tensor in self.right):
             return None
         tolerance = self.workload.tolerance or self.task.spec.tolerance
         widened = [tensor.double() if tensor.is_floating_point() and not is_narrow(tensor.dtype) else tensor for tensor in self.inputs]

@@ -26,6 +26,7 @@ from grader_extensions.problem_check.judge.numerics import FIRST_COLUMNS
 from sandbox.devices import Device
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, Tensors, native
+from sandbox.judge.tolerance import is_narrow, numbers
 from sandbox.judge.trial import memory_bytes
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DEVICES, DeviceKind
@@ -127,7 +128,8 @@ def controls(case: AdmissionCase) -> Iterator[wire.Finding]:
         return finding(check, case.workload, PASSED if passed else failure, "" if passed else text)
 
     own_rule = case.task.compare is not None  # it says which infinities are right
-    odd = sum(int((tensor.isnan() if own_rule else ~tensor.isfinite()).sum()) for tensor in case.right if tensor.is_floating_point())
+    floats = [numbers(tensor) if is_narrow(tensor.dtype) else tensor for tensor in case.right if tensor.is_floating_point()]
+    odd = sum(int((tensor.isnan() if own_rule else ~tensor.isfinite()).sum()) for tensor in floats)
     text = f"the right answer has {odd} elements that are {'NaN' if own_rule else 'NaN or infinite'}; narrow the inputs (scale, low, high)"
     yield control("finite", not odd, text)
     text = "the reference answers the same inputs in two ways; take randomness and state out of it, or loosen the tolerance"

@@ -92,7 +92,8 @@ def load_task(spec: wire.ProblemSpec, where: str) -> Task:
     """A problem's task on the device that torch calls where."""
     try:
         task = half_of(spec.format).task(spec, where)
-        return task if isinstance(task, Task) else Task(spec=spec, reference=task)
+        reference, unrounded = task if isinstance(task, tuple) else (task, None)
+        return task if isinstance(task, Task) else Task(spec=spec, reference=reference, reference64=unrounded)
     except ReferenceFailed as failure:
         raise type(failure)(f"problem {spec.problem_id!r}: {failure}") from failure
     except Exception as error:

@@ -6,9 +6,9 @@ import pytest
 
 from grader.api.messages import problem_to_proto
 from grader.cli.exits import UsageError
-from grader.cli.starter import starter, starter_languages
 from grader.v1 import problem_pb2
-from grader.views import starter_files
+from grader_extensions.authoring import starter_files
+from grader_extensions.authoring.commands import starter, starter_languages
 from sandbox.protocol.signatures import cuda_signature
 from tests import fakes
 from tests.unit.test_cli_commands import address, run  # noqa: F401  # address is a fixture

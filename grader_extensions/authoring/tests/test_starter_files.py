@@ -5,7 +5,7 @@ import pytest
 from grader.intake.gate import detect, missing_entry
 from grader.model import SourceFile
 from grader.problems.store import Problems
-from grader.views.starter_files import starter
+from grader_extensions.authoring.starter_files import starter
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature, entry_in
 from tests.harness.client import GradingClient

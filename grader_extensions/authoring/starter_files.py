@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import PYTHON, torch_signature, without_model
 
-C_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+C_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h", "float8_e4m3fn": "cuda_fp8.h", "float8_e5m2": "cuda_fp8.h"}
 TORCH_DTYPES = {
     "float32": "kFloat32",
     "float16": "kFloat16",
@@ -22,6 +22,8 @@ TORCH_DTYPES = {
     "int8": "kInt8",
     "uint8": "kUInt8",
     "bool": "kBool",
+    "float8_e4m3fn": "kFloat8_e4m3fn",
+    "float8_e5m2": "kFloat8_e5m2",
 }
 _PYTHON_SCALARS = {"bool": "bool"} | dict.fromkeys(("float32", "float64", "float16", "bfloat16"), "float")
 _TODO = "Launch your kernels, and write every element."
@@ -63,7 +65,7 @@ def _cuda(spec: wire.ProblemSpec, signature: str) -> list[str]:
     if not signature:
         return []
     dtypes = {tensor.dtype for tensor in (*spec.inputs, *spec.outputs)}
-    headers = ["cstdint", "cuda_runtime.h", *(header for dtype, header in C_HEADERS.items() if dtype in dtypes)]
+    headers = dict.fromkeys(("cstdint", "cuda_runtime.h", *(header for dtype, header in C_HEADERS.items() if dtype in dtypes)))
     outputs = " and ".join(output.name for output in spec.outputs)
     todo = f"    // Launch your kernels on the stream, and write every element of {outputs}."
     return [*(f"#include <{header}>" for header in headers), "", f"{signature} {{", todo, "}"]

@@ -1,4 +1,4 @@
-"""`grader-cli problems list`, `problems show` and `init`: what there is to solve, what a kernel must define, and a file to begin with."""
+"""`grader-cli problems list`, `problems show`, `init` and `demo`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import RenderableType
@@ -15,16 +15,23 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.api.resource_names import PROBLEMS, full_name, resource_id
+from grader.cli import extras
 from grader.cli.exits import Exit, UsageError
-from grader.cli.options import Json, Server, StateDir
+from grader.cli.options import DeviceOption, Json, SandboxOption, Server, StateDir
 from grader.cli.output import did_you_mean, plain, print_message, print_note, text_table
 from grader.cli.saved_files import STDOUT
 from grader.cli.session import Target, problem_reader
+from grader.isolations import AUTO
 from grader.v1 import grader_service_pb2, problem_pb2
-from grader.views import starter_files
 from grader.views.sanitize import escape_unprintable, one_line
+from grader_extensions.authoring import starter_files
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION
+
+if TYPE_CHECKING:
+    from grader_extensions.authoring import demo as demo_command
+else:
+    demo_command = extras.CommandModule("grader_extensions.authoring.demo", "server", "judge")
 
 ProblemName = Annotated[str, typer.Argument(metavar="NAME", help="problems/ID, or just ID.")]
 _ENDINGS = {CUDA: ".cu", TORCH_EXTENSION: ".cu", PYTHON: ".py"}
@@ -201,3 +208,14 @@ def starter_text(problem: problem_pb2.Problem, language: str) -> str:
 
 def _identifier(name: str) -> str:
     return name if name.isidentifier() and not keyword.iskeyword(name) else "unnamed"
+
+
+# -- demo ----------------------------------------------------------------------------------------------------------------
+
+
+async def demo(sandbox: SandboxOption = AUTO, device: DeviceOption = AUTO, state_dir: StateDir = None) -> Exit:
+    """Grade six kernels of a triangular matmul, and check that each gets its expected verdict.
+
+    Exit code: 0 if every verdict is the one that the kernel's first line expects, 1 if not.
+    """
+    return await demo_command.demo(Target(state_dir=state_dir, sandbox=sandbox, device=device))
