@@ -105,11 +105,11 @@ def test_directories(package: Path) -> tuple[Path, ...]:
 
 
 def plug_ins() -> tuple[Path, ...]:
-    """Return the packages and modules that bring languages, as they lie on this host."""
+    """Return the packages and modules that bring languages, as they lie on this host, but for those of box modules."""
     packages = dict[Path, None]()
     for language in languages().values():
         name = language.module.partition(".")[0]
-        if name == "sandbox":
+        if name == "sandbox" or language.module in box_modules().values():
             continue
         places = places_of(name)
         if not places:
