@@ -377,9 +377,18 @@ def test_an_artifact_needs_the_libraries_that_it_calls(tmp_path, toolkit, called
     assert imported == tuple(name for name in [called] if name.startswith(("cublas", "curand")))  # what forbidden libraries are refused by
 
 
+def test_without_stubs_the_driver_is_named_by_its_own_library(tmp_path, monkeypatch):
+    """But an artifact is not told to look for it there."""
+    monkeypatch.setattr(nvcc, "DRIVER_PLACES", (tmp_path,))
+    make_library(tmp_path / "libcuda.so.1", "libcuda.so.1", "cuInit")
+    words = nvcc.libraries_in([])
+    assert "-l:libcuda.so.1" in words and f"-L{tmp_path}" in words and not any("rpath" in word for word in words)
+
+
 def test_a_toolkit_without_libraries_adds_no_word(tmp_path, monkeypatch):
     """Nor do packages that are not there."""
     monkeypatch.setattr(nvcc, "toolkit_packages", lambda part: [])
+    monkeypatch.setattr(nvcc, "DRIVER_PLACES", ())
     assert nvcc.libraries_in([tmp_path, tmp_path / "missing"]) == []
 
 
