@@ -34,6 +34,7 @@ COPY sandbox /grader/lib/sandbox
 COPY grader_extensions/__init__.py /grader/lib/grader_extensions/
 COPY grader_extensions/emulated_cuda /grader/lib/grader_extensions/emulated_cuda
 COPY grader_extensions/fast_torch_build /grader/lib/grader_extensions/fast_torch_build
+COPY grader_extensions/tvm_ffi /grader/lib/grader_extensions/tvm_ffi
 COPY grader_extensions/modes/__init__.py /grader/lib/grader_extensions/modes/
 COPY grader_extensions/modes/box /grader/lib/grader_extensions/modes/box
 # The trusted half of the code does not belong into a box.

@@ -22,6 +22,7 @@ import structlog
 from grader.isolation import IsolationBroken
 from grader.isolation.toolchain import cuda_home, library_binds, places_of, search_path
 from sandbox.protocol import box_modules
+from sandbox.protocol.toolkit import toolkit_packages
 
 log = structlog.get_logger()
 
@@ -29,7 +30,7 @@ ASK_TIMEOUT_S = 30
 WALK_COUNT = 3
 SYSTEM_HEADERS = ("/usr/include", "/usr/local/include")
 CUDA_TREES = ("bin", "nvvm", "include", "targets")
-PACKAGES = ("ninja", "tree_sitter", "tree_sitter_cuda")  # what takes part in a build, next to torch
+PACKAGES = ("ninja", "tree_sitter", "tree_sitter_cuda", "tvm_ffi")  # what takes part in a build, next to torch
 SKIPPED = frozenset({"__pycache__", "tests"})  # no build reads these
 MISSING = (-1, -1)
 
@@ -129,6 +130,8 @@ def take_host(scan: ToolchainScan) -> None:
         scan.note("nvcc", compiler_output(str(cuda / "bin" / "nvcc"), "--version"))
         for name in CUDA_TREES:
             scan.take_tree(str(cuda.resolve() / name))
+    for directory in (*toolkit_packages("include"), *toolkit_packages("lib")):
+        scan.take_tree(str(directory))
     scan.note(sys.version)
     scan.take_file(Path(sys.executable).resolve())
     scan.take_tree(sysconfig.get_path("include"))

@@ -16,6 +16,7 @@ from grader.isolation.gpu import NOTHING, Grant
 from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.toolchain import OWN_PROC, BindMount, Toolchain
 from sandbox.protocol import box_modules
+from sandbox.protocol.toolkit import CUTLASS_VARIABLE
 
 PLACES = {"lib": LIB, "link": LINK, "src": SRC, "out": OUT}
 STACK_BYTES = 64 << 20
@@ -81,6 +82,7 @@ def environment(spec: BoxSpec, path: str, home: str = "/tmp", *, grant: Grant = 
         "CCACHE_DISABLE": "1",
         "CUDA_MPS_PIPE_DIRECTORY": "/nonexistent",
         "NVIDIA_VISIBLE_DEVICES": "void",
+        **{name: os.environ[name] for name in (CUTLASS_VARIABLE,) if name in os.environ},
         **waiting(spec.gpu),
         **box_modules.variable(),
     }

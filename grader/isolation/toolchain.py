@@ -17,6 +17,7 @@ from grader.isolation import LIB, IsolationBroken
 from sandbox.protocol.box_modules import box_modules
 from sandbox.protocol.entry_points import package_names
 from sandbox.protocol.languages import languages
+from sandbox.protocol.toolkit import toolkit_packages
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 # The trusted half of `sandbox`: it knows references and expected values, and has no business in a box.
@@ -104,11 +105,11 @@ def test_directories(package: Path) -> tuple[Path, ...]:
 
 
 def plug_ins() -> tuple[Path, ...]:
-    """Return the packages and modules that bring languages, as they lie on this host."""
+    """Return the packages and modules that bring languages, as they lie on this host, but for those of box modules."""
     packages = dict[Path, None]()
     for language in languages().values():
         name = language.module.partition(".")[0]
-        if name == "sandbox":
+        if name == "sandbox" or language.module in box_modules().values():
             continue
         places = places_of(name)
         if not places:
@@ -127,7 +128,8 @@ def host_toolchain(etc_directory: Path, hidden_paths: tuple[Path, ...] = (), mem
     roots = [Path(path) for path in SYSTEM if Path(path).exists()]
     prefixes = [Path(prefix) for prefix in (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix)]
     cuda = cuda_home()
-    roots += [path for prefix in (*prefixes, *([cuda] if cuda else [])) for path in (prefix, prefix.resolve())]
+    prefixes += [*([cuda] if cuda else []), *toolkit_packages("include")]
+    roots += [path for prefix in prefixes for path in (prefix, prefix.resolve())]
     binds = _without_nested([BindMount(source=path.resolve(), target=str(path), shared=True) for path in roots])
     etc = tuple(BindMount(source=etc_directory / name, target=f"/etc/{name}") for name in OWN_ETC)
     # Packages that add to grader, too: a box sees of them what is bound.

@@ -133,10 +133,7 @@ def _language(spec: Mapping[str, Any], entry_file: str, sources: tuple[SourceFil
 def _compiled(spec: Mapping[str, Any], sources: tuple[SourceFile, ...]) -> str:
     texts = [source.content for source in sources]
     if spec.get("binding") == "tvm-ffi" or (spec.get("binding") is None and any(map(_TVM.search, texts))):
-        raise ValueError(
-            "spec.binding: TVM-FFI is not available here; bind the function by PYBIND11_MODULE (binding 'torch'), "
-            'or define a plain extern "C" function'
-        )
+        return "tvm_ffi"
     if any(map(_MODULE.search, texts)):
         return "torch_extension"
     return "cuda" if any('extern "C"' in text for text in texts) else ""
@@ -147,6 +144,8 @@ def _destination(spec: Mapping[str, Any], language: str) -> bool | None:
     style = spec.get("destination_passing_style")
     if not isinstance(style, bool | None):
         raise ValueError("spec.destination_passing_style: must be true or false; fix it")
+    if language == "tvm_ffi" and style is False:
+        raise ValueError("spec.destination_passing_style: a function of TVM-FFI gets its outputs here; let it write them, and say true")
     if language == "torch_extension":
         return True if style is None else style  # their default
     return style if language == "python" else None

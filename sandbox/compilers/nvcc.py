@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from sandbox.compilers import host_compiler
@@ -20,6 +21,7 @@ from sandbox.compilers.cuda_tokens import launches_in_device_code
 from sandbox.compilers.headers import Headers
 from sandbox.compilers.steps import OBJECT, STANDS_IN, Compiler, CompilerStep, object_name
 from sandbox.protocol import wire
+from sandbox.protocol.toolkit import toolkit_packages
 
 ARCHITECTURE = "sm_90"
 STATIC_RUNTIME = "-lcudart_static"
@@ -40,6 +42,11 @@ MODULE_ID = f"{STEM}.module_id"
 RELOCATABLE = "-rdc=true"
 DEVICE_RUNTIME = "-lcudadevrt"
 DEVICE_LINKED = "device_link.o"
+# What a kernel may call besides the runtime: those of the toolkit, and the driver's, which lies elsewhere where a toolkit names it not.
+LIBRARIES = ("cublas", "cublasLt", "curand", "cufft", "cusparse", "nvrtc")
+DRIVER = "cuda"
+DRIVER_PLACES = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"), Path("/usr/local/nvidia/lib64"))
+STUBS = "stubs"  # the directory of libraries that only name functions
 MAKES_MODULE_ID = "--gen_module_id_file"
 TOOL_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "NVVMIR_LIBRARY_DIR")
 _FILE = re.compile(rf"{FOLDER}/([\w.+-]+)")
@@ -73,7 +80,7 @@ class Parallel(Compiler):
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan the passes of a .cu file, or g++ for any other."""
-        includes = ["-I.", *host_compiler.include_flags(headers, device=())]
+        includes = ["-I.", *host_compiler.include_flags(headers, device=list(map(str, toolkit_packages("include"))))]
         if not path.endswith(".cu"):
             toolkit = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
             return [host_compiler.compile_step(Path(path), path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
@@ -105,7 +112,8 @@ class Parallel(Compiler):
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan g++ with the toolkit's libraries. A runtime inside the artifact needs CUDA_ERROR, which the runner asks for its errors."""
         linked, objects, runtime = _device_link(self.device_link, objects, place)
-        libraries = [*self._words("LIBRARIES"), *runtime, *libraries]
+        searched = self._words("LIBRARIES")
+        libraries = [*searched, *runtime, *libraries, *libraries_in([Path(word.removeprefix("-L")) for word in searched])]
         if STATIC_RUNTIME not in libraries:
             return [*linked, *host_compiler.link_steps(objects, libraries, output, place)]
         includes = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
@@ -127,14 +135,16 @@ class Plain(Compiler):
 
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan nvcc."""
-        includes = ["-I.", *host_compiler.include_flags(headers, device=())]
+        includes = ["-I.", *host_compiler.include_flags(headers, device=list(map(str, toolkit_packages("include"))))]
         command = (self.program, *self.flags, *includes, "-c", path, "-o", str(place / object_name(number)))
         return [CompilerStep(command=command, directory=self.files, outputs=(object_name(number),), source=path, environment=(STANDS_IN,))]
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
         """Plan nvcc, without the runtime that it adds by itself."""
         linked, objects, runtime = _device_link(self.device_link, objects, place)
-        command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *runtime, *libraries, "-Xcompiler", "-pthread")
+        directory = Path(self.program).resolve().parents[1] / "lib64"
+        libraries = [*runtime, *libraries, *libraries_in([directory, directory / STUBS])]
+        command = (self.program, "-shared", "--cudart", "none", *objects, "-o", output, *libraries, "-Xcompiler", "-pthread")
         return [*linked, CompilerStep(command=command, directory=place, inputs=tuple(objects), outputs=(output,))]
 
 
@@ -200,6 +210,22 @@ def parse(text: str) -> Dryrun | None:
     return Dryrun(
         variables=variables, commands=tuple(tuple(word for word in command_words if word != MAKES_MODULE_ID) for command_words in commands)
     )
+
+
+def libraries_in(directories: Sequence[Path]) -> list[str]:
+    """Return the words that link the driver's library and those of LIBRARIES, as far as they lie in these directories or in a package. Only
+    what is called becomes needed: a build box has no driver, and imports extensions. An artifact says where the toolkit's lie."""
+
+    def find(name: str, places: Sequence[Path]) -> list[Path]:
+        return list(islice((path for place in places for path in sorted(place.glob(f"lib{name}.so*"))), 1))
+
+    places = sorted([*directories, *toolkit_packages("lib")], key=lambda directory: directory.name == STUBS)
+    paths = [path for name in LIBRARIES for path in find(name, places)]
+    holders = dict.fromkeys(path.parent.resolve() for path in paths if path.parent.name != STUBS)
+    paths += find(DRIVER, [*places, *DRIVER_PLACES])
+    named = [word for path in paths for word in (f"-L{path.parent}", f"-l:{path.name}")]
+    words = ["--push-state", "--as-needed", *named, "--pop-state", "--disable-new-dtags", *(f"-rpath={holder}" for holder in holders)]
+    return [part for word in words if paths for part in ("-Xlinker", word)]
 
 
 def module_id(path: str, content: bytes) -> str:

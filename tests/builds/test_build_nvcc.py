@@ -3,20 +3,22 @@
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from sandbox.builder import build
-from sandbox.compilers import nvcc, steps
+from sandbox.compilers import host_compiler, nvcc, steps
 from sandbox.compilers.headers import Headers
 from sandbox.languages import cuda, implementation
 from sandbox.protocol import elf, wire
+from sandbox.protocol.toolkit import CUTLASS_VARIABLE
 from tests.collection import AFTER_COLLECTION
 
 if AFTER_COLLECTION:
-    from sandbox.judge.library_use import DeviceCode
+    from sandbox.judge.library_use import DeviceCode, from_symbols
 
 NVCC = shutil.which("nvcc")
 
@@ -325,3 +327,104 @@ def test_bad_inline_ptx_is_told_of_by_file_and_line(builder, tmp_path):
     assert errors[-1] == "kernel.cu(10): error: Not a name of any known instruction: 'no_such_instruction'"
     assert "    no_such_instruction;\n" in log and "\nhost.cpp:1:9: error:" in log
     assert OURS.search(log) is None and "bytes stack frame" not in log and str(tmp_path) not in log
+
+
+# -- libraries and headers of the toolkit ----------------------------------------------------------------------------------
+
+
+def make_library(path, soname, function):
+    """Put a library with one function somewhere."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = path.with_suffix(".c")
+    source.write_text(f"int {function}() {{ return 0; }}")
+    subprocess.run(["gcc", "-shared", "-fPIC", f"-Wl,-soname,{soname}", source, "-o", path], check=True)
+
+
+def dynamic_section(path):
+    """The libraries that a shared object needs, and where they are looked for."""
+    listing = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+    return {kind: re.findall(rf"\({kind}\).*\[(.*)\]", listing) for kind in ("NEEDED", "RPATH")}
+
+
+@pytest.fixture
+def toolkit(tmp_path):
+    """A toolkit's directories of libraries, with the driver's and cuBLAS's names in the stubs, as nvcc lists them."""
+    make_library(tmp_path / "lib/stubs/libcuda.so", "libcuda.so.1", "cuInit")
+    make_library(tmp_path / "lib/stubs/libcublas.so", "libcublas.so.99", "cublasCreate_v2")
+    make_library(tmp_path / "lib/libcublas.so", "libcublas.so.99", "cublasCreate_v2")
+    make_library(tmp_path / "lib/libcufft.so", "libcufft.so.99", "cufftCreate")
+    return [tmp_path / "lib/stubs", tmp_path / "lib"]
+
+
+@pytest.mark.parametrize(
+    ("called", "needed"),
+    [("", []), ("cuInit", ["libcuda.so.1"]), ("cublasCreate_v2", ["libcublas.so.99"]), ("curandCreateGenerator", [])],
+)
+def test_an_artifact_needs_the_libraries_that_it_calls(tmp_path, toolkit, called, needed):
+    """And says where they lie, which is never where the stubs are. One that is not there is left out."""
+    text = (
+        f'extern "C" int {called}(); extern "C" int solve() {{ return {called}(); }}' if called else 'extern "C" int solve() { return 0; }'
+    )
+    (tmp_path / "kernel.cpp").write_text(text)
+    compiled = host_compiler.compile_step(tmp_path / "kernel.cpp", "kernel.cpp", 0, [], tmp_path, tmp_path)
+    linked = host_compiler.link_steps(compiled.outputs, nvcc.libraries_in(toolkit), "artifact", tmp_path)
+    (tmp_path / "0").mkdir()
+    result = steps.run([compiled, *linked], tmp_path)
+    assert result.succeeded, result.log
+    found = dynamic_section(tmp_path / "artifact")
+    assert [name for name in found["NEEDED"] if name.startswith("libcu")] == needed and found["RPATH"] == [str(tmp_path / "lib")]
+    imported, _ = from_symbols((tmp_path / "artifact").read_bytes())
+    assert imported == tuple(name for name in [called] if name.startswith(("cublas", "curand")))  # what forbidden libraries are refused by
+
+
+def test_without_stubs_the_driver_is_named_by_its_own_library(tmp_path, monkeypatch):
+    """But an artifact is not told to look for it there."""
+    monkeypatch.setattr(nvcc, "DRIVER_PLACES", (tmp_path,))
+    make_library(tmp_path / "libcuda.so.1", "libcuda.so.1", "cuInit")
+    words = nvcc.libraries_in([])
+    assert "-l:libcuda.so.1" in words and f"-L{tmp_path}" in words and not any("rpath" in word for word in words)
+
+
+def test_a_toolkit_without_libraries_adds_no_word(tmp_path, monkeypatch):
+    """Nor do packages that are not there."""
+    monkeypatch.setattr(nvcc, "toolkit_packages", lambda part: [])
+    monkeypatch.setattr(nvcc, "DRIVER_PLACES", ())
+    assert nvcc.libraries_in([tmp_path, tmp_path / "missing"]) == []
+
+
+CALLS_PACKAGES = """
+#include <cute/value.h>
+#include <cutlass/util/other.h>
+#include <cublas_v2.h>
+extern "C" void solve(float* a) { cublasCreate_v2(); }
+int total = VALUE + OTHER;
+"""
+
+
+@needs_nvcc
+@pytest.mark.parametrize("home", [True, False], ids=["CUTLASS_HOME", "package"])
+@pytest.mark.parametrize("unknown", [True, False], ids=["by nvcc itself", "side by side"])
+def test_packages_add_headers_and_libraries(builder, tmp_path, monkeypatch, home, unknown):
+    """CUTLASS by its variable or its package, and cuBLAS as PyTorch brings it; without them the source is rejected."""
+    if unknown:
+        put_unknown_nvcc(tmp_path / "bin", monkeypatch)
+    files = {"kernel.cu": CALLS_PACKAGES}
+    assert builder(files).code == build.REJECTED
+    site = tmp_path / "site"
+    cutlass = tmp_path / "cutlass" if home else site / "cutlass_library/source"
+    texts = {
+        cutlass / "include/cute/value.h": "#define VALUE 1",
+        cutlass / "tools/util/include/cutlass/util/other.h": "#define OTHER 2",
+        site / "nvidia/cu99/include/cublas_v2.h": 'extern "C" int cublasCreate_v2();',
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    make_library(site / "nvidia/cu99/lib/libcublas.so.99", "libcublas.so.99", "cublasCreate_v2")
+    monkeypatch.syspath_prepend(site)
+    if home:
+        monkeypatch.setenv(CUTLASS_VARIABLE, str(cutlass))
+    compiled = builder(files)
+    assert compiled.code == build.BUILT, compiled.log
+    found = dynamic_section(compiled.out / "artifact")
+    assert "libcublas.so.99" in found["NEEDED"] and str(site / "nvidia/cu99/lib") in found["RPATH"][0]

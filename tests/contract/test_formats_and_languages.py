@@ -9,6 +9,7 @@ import pytest_asyncio
 from grader.formats import formats
 from grader.model import Problem
 from sandbox.protocol import wire
+from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import entry_in
 from tests.harness.grading import ROOT, Grading, grader
 from tests.run_files import cache_directory
@@ -45,6 +46,17 @@ torch::Tensor forward(torch::Tensor a, torch::Tensor b) {{
     if (n > 0) add<<<(n + 255) / 256, 256>>>(a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>(), n);
     return c;
 }}
+"""
+BOUND_BY_TVM = """#include <cuda_runtime.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/function.h>
+{kernel}
+void run(tvm::ffi::TensorView a, tvm::ffi::TensorView b, tvm::ffi::TensorView c) {{
+    const int64_t n = c.numel();
+    const auto *left = static_cast<const float*>(a.data_ptr()), *right = static_cast<const float*>(b.data_ptr());
+    if (n > 0) add<<<(n + 255) / 256, 256>>>(left, right, static_cast<float*>(c.data_ptr()), n);
+}}
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, run);
 """
 EXTENSION = BODY + 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward); }}\n'
 INLINE = f"""import torch
@@ -83,6 +95,8 @@ def source_of(problem: Problem, name: str, language: str, verdict: str) -> str:
             return RAW.format(kernel=kernel, entry=entry_in(problem.spec, language), more=more)
         case "torch_extension":
             return EXTENSION.format(kernel=kernel)
+        case "tvm_ffi":
+            return BOUND_BY_TVM.format(kernel=kernel)
     return INLINE.format(kernel=kernel, entry=ENTRIES[name])
 
 
@@ -97,7 +111,7 @@ PAIRS = [(name, language) for name, path in PROBLEMS.items() if name in formats(
 def test_every_format_and_every_language_is_here() -> None:
     """What is added later has to be added here."""
     assert set(PROBLEMS) >= set(formats())
-    assert {language for _, language in PAIRS} == {"cuda", "torch_extension", "python"}
+    assert {language for _, language in PAIRS} == set(languages()) <= {"cuda", "torch_extension", "python", "tvm_ffi"}
 
 
 @pytest.mark.asyncio(loop_scope="module")

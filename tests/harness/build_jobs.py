@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.protocol import wire
+from sandbox.protocol.languages import module_of
 
 
 def write_job(source: Path, files: Mapping[str, str], *, modules: Mapping[str, str] | None = None, **fields: Any) -> None:
@@ -16,5 +17,6 @@ def write_job(source: Path, files: Mapping[str, str], *, modules: Mapping[str, s
             (source / folder / path).parent.mkdir(parents=True, exist_ok=True)
             (source / folder / path).write_text(text, "utf-8")
     usual = {"language": "cuda", "entry": "solve", "device_kind": "emulated", "modules": tuple(modules or ())}
-    job = wire.BuildJob(**{**usual, "sources": tuple(files), **fields})
+    values = {**usual, "sources": tuple(files), **fields}
+    job = wire.BuildJob(**{"language_module": module_of(values["language"]), **values})
     (source / "job.json").write_bytes(wire.encode(job))

@@ -95,6 +95,8 @@ def test_the_directive_works_without_a_solution_file() -> None:
             "torch_extension",
         ),
         ({"language": "cuda", "entry_point": "a.cu::solve"}, {"a.cu": 'extern "C" void solve(float* x) {}'}, "cuda"),
+        ({"language": "cuda", "entry_point": "a.cu::run", "binding": "tvm-ffi"}, {"a.cu": "void run();"}, "tvm_ffi"),
+        ({"language": "cuda", "entry_point": "a.cu::run"}, {"a.cu": "TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, run);"}, "tvm_ffi"),
         ({"language": "cpp", "entry_point": "a.cpp::run"}, {"a.cpp": "int run() { return 0; }"}, ""),
     ],
 )
@@ -121,7 +123,10 @@ def test_the_language_is_read_from_both_schemas(spec: dict[str, Any], files: dic
             "spec.languages: cuda, triton can't be mixed",
         ),
         (changed("spec", "destination_passing_style", value="yes"), "spec.destination_passing_style: must be true or false"),
-        (changed("spec", "binding", value="tvm-ffi"), "spec.binding: TVM-FFI is not available here; bind the function by PYBIND11_MODULE"),
+        (
+            test_flashinfer.changed(changed("spec", "binding", value="tvm-ffi"), "spec", "destination_passing_style", value=False),
+            "spec.destination_passing_style: a function of TVM-FFI gets its outputs here",
+        ),
         (changed("sources", value=[]), "sources: must be a list that is not empty"),
         (changed("sources", 0, value="x"), "sources[0]: must be an object with path and content"),
         (changed("sources", 1, "content", value=""), "sources[1].content: must be a text that is not empty"),
