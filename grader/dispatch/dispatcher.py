@@ -157,6 +157,7 @@ class Dispatcher:
         self._attempts: set[_LeaseAttempt] = set()
         self._news = asyncio.Event()
         self._submitted = False  # something may be in the queue of which no other server was told
+        self._idle_kinds: tuple[str, ...] | None = None  # devices for which nothing waited at the last look; None: something may
         self._draining = asyncio.Event()
         self._patience_s = 0.0
         self._expired_s = -1e9
@@ -230,18 +231,17 @@ class Dispatcher:
 
     async def _take_some(self, group: asyncio.TaskGroup) -> bool:
         """Take what there is room for, a few in one transaction; whether there may be more."""
-        room = self._capacity() - len(self._attempts)
+        room, kinds, self._idle_kinds = self._capacity() - len(self._attempts), self._device_kinds(), None
         if self._draining.is_set() or room <= 0:
             return False
         limit = min(room, MAX_BATCH_SIZE)
         known_kinds = (self._known_kinds() or None) if self._known_kinds is not None else None
-        leases = await self._ledger.lease_some(
-            self.worker_id, limit, ttl_s=self._lease_s, device_kinds=self._device_kinds(), known_kinds=known_kinds
-        )
+        leases = await self._ledger.lease_some(self.worker_id, limit, ttl_s=self._lease_s, device_kinds=kinds, known_kinds=known_kinds)
         for lease in leases:
             attempt = _LeaseAttempt(lease)
             self._attempts.add(attempt)
             group.create_task(self._attempt(attempt))
+        self._idle_kinds = kinds if len(leases) < limit else None
         return len(leases) == limit
 
     async def _attempt(self, attempt: _LeaseAttempt) -> None:
@@ -272,7 +272,9 @@ class Dispatcher:
                         self._observer.attempt_ended(lease, ended)
             finally:
                 self._attempts.discard(attempt)
-                self._news.set()
+                # Nothing waits for the room that there is now, unless its device was away, or it is queued again.
+                if self._draining.is_set() or not isinstance(ended, Report) or self._device_kinds() != self._idle_kinds:
+                    self._news.set()
 
     async def _graded(self, attempt: _LeaseAttempt) -> Failure | None:
         """Set the report, then add what is found later. Return a Failure where we are at fault, which counts unless there is a report."""

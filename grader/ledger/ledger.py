@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -41,6 +42,7 @@ from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
 
 ARTIFACT_BATCH = 500
+PROBLEM_LIMIT = 64  # that are not read from the database again
 _UNLIMITED = AdmissionPolicy()  # at any time, any number
 _LOST = Failure(reason="LEASE_LOST", message="the server that graded it ended or was cut off; the submission may be the cause")
 
@@ -97,6 +99,7 @@ class Ledger:
         # When the leases of this process end, by a clock that nobody sets. Stored are times that other processes go by.
         self._elapsed_s, self._lease_ends = elapsed_s, dict[transactions.LeaseKey, float]()
         self._turns = itertools.count(1)
+        self._problems = dict[str, Problem]()  # some of those in the ledger, by digest: none changes
         self.changes = changes or Changes()
         self.artifacts = ArtifactRecords(database)
         self.identities = Identities(database, now)
@@ -147,22 +150,11 @@ class Ledger:
         submission_id = secrets.token_hex(8)
         announced = bool(new_submission.tags) or not self.changes.takes(new_submission.device_kind)  # others may follow a tag
         self.changes.make_private(submission_id)
+        submission = new_submission, problem, request_id, queue_limit, policy, allow_cached, share, batch, announced
         submitted = await self.database.write(
-            lambda connection: transactions.submit(
-                connection,
-                self.now(),
-                submission_id,
-                new_submission,
-                problem,
-                request_id,
-                queue_limit,
-                policy,
-                allow_cached,
-                share,
-                batch,
-                announced,
-            )
+            lambda connection: transactions.submit(connection, self.now(), submission_id, *submission, problem.digest in self._problems)
         )
+        self._know(problem)
         self.changes.made(new_submission)
         return submitted
 
@@ -272,14 +264,22 @@ class Ledger:
         def take(connection: sa.Connection) -> list[Lease]:
             counts = queue.choices_to_lease(connection, device_kinds, known_kinds)
             choices, count = tuple(counts), min(limit, sum(counts.values()))  # to look for one more takes as long as to take one
-            leased = (transactions.lease(connection, now, worker_id, expire_time, choices, next(self._turns)) for _ in range(count))
+            take_next = partial(transactions.lease, connection, now, worker_id, expire_time, choices)
+            leased = (take_next(next(self._turns), self._problems) for _ in range(count))
             return list(itertools.takewhile(lambda leased_one: leased_one is not None, leased))  # type: ignore[arg-type]
 
         leases = await self.database.write(take)
         for leased_one in leases:
+            self._know(leased_one.problem)
             self._lease_ends[_key(leased_one)] = self._elapsed_s() + ttl_s
             self.changes.notify(leased_one.submission.submission_id)
         return leases
+
+    def _know(self, problem: Problem) -> None:
+        """Read this problem no more, until PROBLEM_LIMIT others came."""
+        self._problems[problem.digest] = problem
+        if len(self._problems) > PROBLEM_LIMIT:
+            del self._problems[next(iter(self._problems))]
 
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""

@@ -48,10 +48,10 @@ def body_digest(new_submission: NewSubmission, problem: Problem) -> str:
     """Return what makes two submissions the same, for request ids. What is not set is left out, so that new fields change no old digest.
 
     The sizes of a sweep are part of its problem only."""
-    data = {name: value for name, value in dataclasses.asdict(new_submission).items() if value or name in _ALWAYS_SET}
+    data = {name: value for name, value in wire.parts(new_submission).items() if value or name in _ALWAYS_SET}
     if new_submission.mode is wire.Mode.SWEEP:
         data["problem_digest"] = problem.digest
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=wire.parts).encode()).hexdigest()
 
 
 def request_key(user: str, request_id: str) -> str:

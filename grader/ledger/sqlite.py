@@ -68,10 +68,11 @@ def engine(path: Path, begin: str) -> sa.Engine:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
-    @sa.event.listens_for(database_engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(begin)
+    def _begin(dbapi_connection: Any) -> None:
+        dbapi_connection.execute(begin)
 
+    # Not by a listener to "begin": with one, SQLAlchemy looks for listeners at every statement.
+    database_engine.dialect.do_begin = _begin  # type: ignore[method-assign]
     return database_engine
 
 
@@ -79,7 +80,7 @@ class SqliteDatabase:
     """Runs functions in transactions on threads of its own."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self.shown = path, str(path)
+        self._path, self._log, self.shown = path, path.with_name(f"{path.name}-wal"), str(path)
         self._file: tuple[int, int] | None = None  # the one that is open
         self._damage = ""
         # IMMEDIATE: a transaction that reads before it writes must not find, when it writes, that another was quicker.
@@ -108,7 +109,7 @@ class SqliteDatabase:
                     raise
             if database._damage:
                 raise LedgerUnreachable(str(path), database._damage)
-            database._file = _identity(path)
+            database._file = _identity(path, database._log)
             yield database
         finally:
             database._close()
@@ -150,7 +151,7 @@ class SqliteDatabase:
 
     def _refuse_lost(self) -> None:
         """Raise where the file is gone: what is written to it would be lost, and a new connection would make a new file."""
-        if self._file is not None and _identity(self._path) != self._file:
+        if self._file is not None and _identity(self._path, self._log) != self._file:
             raise LedgerBusy(LOST.format(self._path))
 
     def _checkpoint(self) -> None:
@@ -198,10 +199,10 @@ def look(connection: sa.Connection) -> str:
     return "" if damage == "ok" else DAMAGED.format(damage)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path, log: Path) -> tuple[int, int] | None:
     """Of the file that is there, as long as its log is, too: SQLite has that while a ledger is open."""
     try:
-        path.with_name(f"{path.name}-wal").stat()
+        log.stat()
         status = path.stat()
     except OSError:
         return None

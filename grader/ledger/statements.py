@@ -83,6 +83,8 @@ SETTLE = (
 USED = sa.select(usage.c.log2_weight).where(usage.c.user_name == sa.bindparam("by_user")).with_for_update()
 USE = sa.update(usage).where(usage.c.user_name == sa.bindparam("by_user"))
 FIRST_USE = sa.insert(usage)
+_SMALL = sa.select(usage.c.user_name).where(usage.c.log2_weight < sa.bindparam("by_weight")).with_for_update(skip_locked=True)
+FORGET_SMALL = sa.delete(usage).where(usage.c.user_name.in_(_SMALL))
 
 
 @lru_cache(maxsize=64)

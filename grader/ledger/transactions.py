@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 from types import MappingProxyType
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, QuotaExceeded, RequestIdReused, SubmissionNotFound
 from grader.ledger import queue, records, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.tables import FOUND, artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions, usage
+from grader.ledger.tables import FOUND, artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
 from sandbox.protocol import wire
@@ -89,8 +89,7 @@ def charge(connection: sa.Connection, now: datetime, row: sa.Row[Any]) -> None:
     before = connection.execute(statements.USED, {"by_user": row.share}).scalar_one_or_none()
     weight = added(before, seconds, now)
     if before is None:  # clients come and go: with each new share, forget those that count less than a second
-        small = sa.select(usage.c.user_name).where(usage.c.log2_weight < now.timestamp() / HALF_LIFE_S)
-        connection.execute(sa.delete(usage).where(usage.c.user_name.in_(small.with_for_update(skip_locked=True))))
+        connection.execute(statements.FORGET_SMALL, {"by_weight": now.timestamp() / HALF_LIFE_S})
         connection.execute(statements.FIRST_USE, {"user_name": row.share, "log2_weight": weight})
     else:
         connection.execute(statements.USE, {"by_user": row.share, "log2_weight": weight})
@@ -149,9 +148,11 @@ def submit(
     share: str = "",
     batch: bool = False,
     announced: bool = True,
+    problem_known: bool = False,
 ) -> Submission:
     """Put a new submission into the queue, or find the one that the same request made. allow_cached: it may end at once with the result of
-    an identical one. batch: it lets all others go first. announced: other servers are, that it waits."""
+    an identical one. batch: it lets all others go first. announced: other servers are, that it waits. problem_known: it is
+    in the ledger already."""
     digest = records.body_digest(new_submission, problem)
     request_key = records.request_key(new_submission.user, request_id) if request_id else None
     if request_key:
@@ -162,12 +163,13 @@ def submit(
             return records.submission(before)
     statements.check_parent(connection, new_submission)
     _check_quotas(connection, now, new_submission.user, policy)
-    sources = json.dumps([asdict(source) for source in new_submission.sources], separators=(",", ":"))
+    sources = records.to_text(new_submission.sources)
     content = _content_digest(new_submission, problem, sources)
     earlier = _find(connection, now, content) if allow_cached else None
     if earlier is None:
         _check_room(connection, new_submission.user, queue_limit, policy.user_queue_limit)
-    keep_problem(connection, now, problem)
+    if not problem_known:
+        keep_problem(connection, now, problem)
     number = connection.execute(
         statements.INSERT_SUBMISSION,
         {
@@ -279,16 +281,22 @@ def get_problem(connection: sa.Connection, digest: str) -> Problem:
 
 
 def lease(
-    connection: sa.Connection, now: datetime, worker_id: str, expire_time: datetime, choices: tuple[str, ...], turn: int = 1
+    connection: sa.Connection,
+    now: datetime,
+    worker_id: str,
+    expire_time: datetime,
+    choices: tuple[str, ...],
+    turn: int = 1,
+    known_problems: Mapping[str, Problem] = MappingProxyType({}),
 ) -> Lease | None:
-    """Take the next that asks for one of these; see `queue.choices_to_lease`. turn: of this server, from 1."""
+    """Take the next that asks for one of these; see `queue.choices_to_lease`. turn: of this server, from 1. known_problems: by digest."""
     taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
     first_come = (turn % queue.FIRST_COME_TURN == 0) + (turn % queue.FIRST_COME_TURN**2 == 0)
     row = connection.execute(statements.take_next(choices, first_come=first_come), taking).one_or_none()
     if row is None:
         return None
     _moved(connection, row, now, SubmissionState.RUNNING)
-    problem = get_problem(connection, row.problem_digest)
+    problem = known_problems.get(row.problem_digest) or get_problem(connection, row.problem_digest)
     return Lease(submission=records.submission(row), problem=problem, attempt=row.attempt, worker_id=worker_id)
 
 

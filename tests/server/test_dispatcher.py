@@ -242,6 +242,25 @@ async def test_work_is_taken_up_without_waiting_for_the_poll(ledger):
     assert grade.running_most == 1
 
 
+async def test_the_end_of_an_attempt_looks_for_nothing_where_nothing_waited(ledger, monkeypatch):
+    """There was room for more, and the last look found no more."""
+    looks, lease_some = list[int](), ledger.lease_some
+
+    async def look(*arguments, **options):
+        leases = await lease_some(*arguments, **options)
+        looks.append(len(leases))
+        return leases
+
+    monkeypatch.setattr(ledger, "lease_some", look)
+    first = await submit(ledger, "accept")
+    async with dispatching(ledger, fakes.FakeGrade(), poll_s=3600.0) as dispatcher:
+        await until_event(ledger, first, SubmissionState.SUCCEEDED)
+        second = await submit(ledger, "accept")
+        dispatcher.wake()
+        await until_event(ledger, second, SubmissionState.SUCCEEDED)
+    assert looks == [1, 1]
+
+
 async def test_a_device_that_is_away_costs_nobody_an_attempt(ledger):
     """Counted, a quarantine would end every queued submission within a moment."""
     tries = []

@@ -58,6 +58,7 @@ class Figures:
     watch_delay_p50_ms: float = 0.0
     watch_delay_p99_ms: float = 0.0
     server_cores: float = 0.0
+    server_cpu_ms: float = 0.0  # a submission
     memory_settled_mib: float = 0.0
     memory_end_mib: float = 0.0
     memory_growth: float = 0.0
@@ -150,7 +151,8 @@ async def _submit_all(pid: int, clients: Sequence[GraderClient], figures: Figure
             group.create_task(submit(index, due_s))
         seconds = loop.time() - start_s
     sampling.cancel()
-    figures.server_cores = (_cpu_s(pid) - start_cpu_s) / seconds
+    server_cpu_s = _cpu_s(pid) - start_cpu_s
+    figures.server_cores, figures.server_cpu_ms = server_cpu_s / seconds, server_cpu_s * 1000 / max(figures.accepted, 1)
     figures.submit_p50_ms, figures.submit_p99_ms = percentile(latencies_ms, 50), percentile(latencies_ms, 99)
     figures.submit_max_ms = max(latencies_ms, default=0.0)
     figures.watch_delay_p50_ms, figures.watch_delay_p99_ms = percentile(delays_ms, 50), percentile(delays_ms, 99)
