@@ -128,10 +128,11 @@ class ThreadTurns(threading.local):
 class Libdevice:
     """`cuda.libdevice` by functions of numpy and math. Those of float32 end in f, less exact ones begin with fast_."""
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __init__(self) -> None:
         import numpy as np
 
-        functions: dict[str, Callable[..., Any]] = {
+        self._numpy = np
+        self._functions: dict[str, Callable[..., Any]] = {
             **{kind: getattr(math, kind) for kind in ("erf", "erfc", "remainder")},
             **{"abs": abs, "max": max, "min": min},
             "exp10": lambda x: np.power(10.0, x),
@@ -143,6 +144,9 @@ class Libdevice:
             "saturate": lambda x: np.clip(x, 0.0, 1.0),
             "sincos": lambda x: (np.sin(x), np.cos(x)),
         }
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        np, functions = self._numpy, self._functions
         base = name.removeprefix("fast_")
         if (double := functions.get(base) or getattr(np, base, None)) is not None:
             return double

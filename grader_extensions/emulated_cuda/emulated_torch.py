@@ -7,10 +7,12 @@ and hides nothing: the judge compares bytes.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import re
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +26,9 @@ MEMORY_BYTES = 4 << 30
 SHARED_BYTES = 48 << 10
 NO_GRAPHS = "the emulated device can't record CUDA graphs of Python code; use a CUDA device for this kernel"
 COMPILED = "torch.compile compiles nothing on the emulated device: the function runs as it is written"
+# Modules that ask for a GPU, and what a function that asks about nothing else returns, by the return type that it names.
+MODULES = ("cuda", "cuda.memory", "cuda.profiler", "cuda.random", "cuda.streams", "cuda.tunable", "accelerator", "accelerator.memory")
+EMPTY: dict[str, Any] = {"None": None, "bool": False, "int": 0, "float": 0.0, "str": "", "dict": {}, "OrderedDict": {}}
 _COMPILES = re.compile(r"\btorch\.compile\b")
 
 
@@ -31,6 +36,7 @@ class _Stream:
     """The one stream: what is launched has ended when its launch returns."""
 
     cuda_stream = device_index = priority = 0
+    device: Any = None  # set once torch is there
     synchronize = wait_stream = wait_event = __exit__ = lambda self, *arguments: None
     priority_range = staticmethod(lambda: (0, 0))  # the lowest and the highest
 
@@ -67,6 +73,21 @@ class _EmulatedEvent:
         return True
 
 
+class _Context(contextlib.ContextDecorator):
+    """A `with` statement's device, stream or range."""
+
+    idx = 0
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        pass
+
+    def __enter__(self) -> _Context:
+        return self
+
+    def __exit__(self, *arguments: object) -> None:
+        pass
+
+
 class _NoGraph:
     """Stands for CUDAGraph, and for the context that records one."""
 
@@ -82,8 +103,19 @@ def on_cpu(value: object, torch: Any) -> Any:
 
 def replace(torch: Any) -> None:
     """Replace all of them in the torch that was imported, until the process ends."""
-    for name, value in _cuda(torch).items():
-        setattr(torch.cuda, name, value)
+    answers = _cuda(torch)
+    modules = [sys.modules.get(f"torch.{name}") for name in MODULES]
+    for module in filter(None, modules):
+        for name, value in list(vars(module).items()):
+            if name in answers:
+                setattr(module, name, answers[name])
+            elif name.endswith("Tensor") and hasattr(torch, name):
+                setattr(module, name, getattr(torch, name))
+            elif inspect.isfunction(value) and not name.startswith("_") and value.__module__.startswith(("torch.cuda", "torch.accel")):
+                returned = inspect.signature(value).return_annotation
+                if (kind := str(getattr(returned, "__name__", returned))) in EMPTY:
+                    setattr(module, name, _constant(EMPTY[kind]))
+    torch.Stream, torch.Event = _Stream, _EmulatedEvent
 
     # Nothing is compiled: it would take a compiler, which a run box has not, to make a time that says nothing.
     def compiled(model: Any = None, **named: object) -> Any:
@@ -120,14 +152,11 @@ def replace(torch: Any) -> None:
     profile.__init__ = without_device
 
 
+def _constant(value: object = None) -> Callable[..., object]:  # one for each: torch keeps a table of its functions
+    return lambda *arguments, **named: value
+
+
 def _cuda(torch: Any) -> dict[str, Any]:
-    @contextlib.contextmanager
-    def within() -> Iterator[None]:
-        yield
-
-    def constant(value: object = None) -> Callable[..., object]:  # one for each: torch keeps a table of its functions
-        return lambda *arguments, **named: value
-
     stream, cores = _Stream(), len(os.sched_getaffinity(0))
     properties = SimpleNamespace(
         name=NAME,
@@ -143,35 +172,30 @@ def _cuda(torch: Any) -> dict[str, Any]:
         shared_memory_per_multiprocessor=228 << 10,
         L2_cache_size=50 << 20,
     )
-    nothing = """
-        init synchronize set_device set_stream empty_cache manual_seed manual_seed_all seed seed_all ipc_collect reset_peak_memory_stats
-        reset_max_memory_allocated
-    """
-    counts = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"
+    _Stream.device = torch.device("cuda", 0)
     return {
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "get_device_name": lambda device=None: NAME,
-        "get_device_capability": lambda device=None: CAPABILITY,
-        "get_device_properties": lambda device=None: properties,
-        "current_stream": lambda device=None: stream,
-        "default_stream": lambda device=None: stream,
-        "stream": lambda stream: within(),
-        "device": lambda device: within(),
-        "device_of": lambda tensor: within(),
+        **{name: _constant(True) for name in ("is_available", "is_initialized", "is_tf32_supported")},
+        "device_count": _constant(1),
+        "get_device_name": _constant(NAME),
+        "get_device_capability": _constant(CAPABILITY),
+        "get_device_properties": _constant(properties),
+        "current_accelerator": _constant(torch.device("cuda")),
+        **{name: _constant(stream) for name in ("current_stream", "default_stream", "get_stream_from_external")},
+        **dict.fromkeys(("stream", "device", "device_of", "device_index", "StreamContext"), _Context),
         "Stream": _Stream,
         "ExternalStream": _Stream,
         "Event": _EmulatedEvent,
         "CUDAGraph": _NoGraph,
         "graph": _NoGraph,
-        "mem_get_info": lambda device=None: (MEMORY_BYTES, MEMORY_BYTES),
+        **{name: _constant((MEMORY_BYTES, MEMORY_BYTES)) for name in ("mem_get_info", "get_memory_info")},
+        "memory_snapshot": _constant([]),
+        "initial_seed": torch.initial_seed,
         "get_rng_state": lambda device=None: torch.get_rng_state(),
         "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
-        "nvtx": SimpleNamespace(range=lambda *arguments, **named: within(), range_push=constant(0), range_pop=constant(0), mark=constant()),
-        **{name: constant() for name in nothing.split()},
-        **{name: constant(0) for name in counts.split()},
+        "default_generators": (torch.default_generator,),
+        **{name: _constant() for name in ("init", "set_stream", "ipc_collect", "_sleep", "_record_memory_history")},
+        "cudart": _constant(SimpleNamespace(cudaProfilerStart=_constant(0), cudaProfilerStop=_constant(0))),
+        "nvtx": SimpleNamespace(range=_Context, range_push=_constant(0), range_pop=_constant(0), mark=_constant()),
     }
 
 
@@ -199,8 +223,12 @@ def install(text: str, remark: Callable[[str], None] = lambda sentence: None) ->
             if func is torch._scaled_mm:
                 return scaled_mm.emulated(*args, **(kwargs or {}))
             if func is torch.device:
-                return func(*args, **(kwargs or {}))
+                return gpu if args and type(args[0]) is int else func(*args, **(kwargs or {}))
             named = {name: placed(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
+            if type(named.get("device")) is int:  # a number is a GPU's
+                named["device"] = "cpu"
+            if func is tensor.to:
+                args = ["cpu" if type(value) is int else value for value in args]
             return func(*map(placed, args), **named)
 
     SubmissionOnCpu().__enter__()  # type: ignore[no-untyped-call]  # until the process ends

@@ -169,6 +169,12 @@ public:
 
 inline coalesced_group coalesced_threads(unsigned line = __builtin_LINE()) { return coalesced_group(__activemask(line)); }
 
+// The threads of a tile or a coalesced group that have the same label.
+template <class Group, class T>
+coalesced_group labeled_partition(const Group& group, T label) { return coalesced_group(__match_any_sync(group.mask(), label)); }
+template <class Group>
+coalesced_group binary_partition(const Group& group, bool label) { return labeled_partition(group, label); }
+
 template <class Group>
 void sync(const Group& group) { group.sync(); }
 template <class Group>

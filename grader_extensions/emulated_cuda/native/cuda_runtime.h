@@ -20,6 +20,7 @@
 #include "emu/intrinsics.h"
 #include "emu/atomics.h"
 #include "emu/math.h"
+#include "emu/simd.h"
 #include "emu/memory.h"
 #include "emu/device.h"
 #include "emu/launch.h"

@@ -87,6 +87,10 @@ EMU_ATOMIC(atomicMin, long long, return emu::update(address, [value](long long o
 EMU_ATOMIC(atomicMax, long long, return emu::update(address, [value](long long old) { return old < value ? value : old; }))
 EMU_ATOMIC(atomicAdd, float, return emu::update(address, [value](float old) { return old + value; }))
 EMU_ATOMIC(atomicAdd, double, return emu::update(address, [value](double old) { return old + value; }))
+// Each element by itself.
+EMU_ATOMIC(atomicAdd, float2, return (float2{atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y)}))
+EMU_ATOMIC(atomicAdd, float4, return (float4{atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y),
+                                             atomicAdd(&address->z, value.z), atomicAdd(&address->w, value.w)}))
 EMU_ATOMIC(atomicExch, float, return emu::exchange_value(address, value))
 EMU_ATOMIC_SCOPES(atomicCAS, unsigned short, (unsigned short* address, unsigned short compare, unsigned short value),
                   (address, compare, value), return emu::compare_and_swap(address, compare, value))

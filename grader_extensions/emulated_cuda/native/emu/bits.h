@@ -72,6 +72,16 @@ inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned shift) {
 inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned shift) {
     return static_cast<unsigned>((static_cast<uint64_t>(hi) << 32 | lo) >> (shift & 31));
 }
+inline unsigned __funnelshift_lc(unsigned lo, unsigned hi, unsigned shift) { return shift < 32 ? __funnelshift_l(lo, hi, shift) : lo; }
+inline unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned shift) { return shift < 32 ? __funnelshift_r(lo, hi, shift) : hi; }
+// The bit that is the n-th set one from `base` on, upwards or downwards; all ones where there is none.
+inline unsigned __fns(unsigned mask, unsigned base, int n) {
+    int step = n < 0 ? -1 : 1, left = n < 0 ? -n : n;
+    if (n == 0) return base < 32 && (mask >> base & 1) ? base : ~0u;
+    for (unsigned at = base; at < 32; at += static_cast<unsigned>(step))
+        if ((mask >> at & 1) && --left == 0) return at;
+    return ~0u;
+}
 inline int __mulhi(int a, int b) { return static_cast<int>(static_cast<int64_t>(a) * b >> 32); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32); }
 inline long long __mul64hi(long long a, long long b) { return static_cast<long long>(static_cast<__int128>(a) * b >> 64); }
@@ -81,16 +91,27 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 inline int __mul24(int a, int b) { return (a << 8 >> 8) * (b << 8 >> 8); }
 inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffffu) * (b & 0xffffffu); }
 inline unsigned __sad(int a, int b, unsigned c) { return static_cast<unsigned>(a > b ? a - b : b - a) + c; }
+inline unsigned __usad(unsigned a, unsigned b, unsigned c) { return (a > b ? a - b : b - a) + c; }
+inline unsigned __uhadd(unsigned a, unsigned b) { return static_cast<unsigned>((static_cast<uint64_t>(a) + b) >> 1); }
+inline unsigned __urhadd(unsigned a, unsigned b) { return static_cast<unsigned>((static_cast<uint64_t>(a) + b + 1) >> 1); }
 inline int __hadd(int a, int b) { return static_cast<int>((static_cast<int64_t>(a) + b) >> 1); }
 inline int __rhadd(int a, int b) { return static_cast<int>((static_cast<int64_t>(a) + b + 1) >> 1); }
-inline int __dp4a(int a, int b, int c) {
-    for (int i = 0; i < 32; i += 8) c += static_cast<int8_t>(a >> i) * static_cast<int8_t>(b >> i);
-    return c;
-}
-inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
-    for (int i = 0; i < 32; i += 8) c += (a >> i & 0xff) * (b >> i & 0xff);
-    return c;
-}
+// The sum of products of a's parts and b's bytes, those from a first one on.
+#define EMU_DOT(name, bits, first, sign, T, Parts, Bytes)                                                                     \
+    inline T name(T a, T b, T c) {                                                                                            \
+        auto sum = static_cast<unsigned>(c);                                                                                  \
+        for (int i = 0; i < 32 / bits; ++i)                                                                                   \
+            sum += static_cast<unsigned>(static_cast<sign##bits##_t>(a >> bits * i) * static_cast<sign##8_t>(b >> 8 * (first + i))); \
+        return static_cast<T>(sum);                                                                                           \
+    }                                                                                                                         \
+    inline T name(Parts a, Bytes b, T c) { return name(__builtin_bit_cast(T, a), __builtin_bit_cast(T, b), c); }
+EMU_DOT(__dp4a, 8, 0, int, int, char4, char4)
+EMU_DOT(__dp4a, 8, 0, uint, unsigned, uchar4, uchar4)
+EMU_DOT(__dp2a_lo, 16, 0, int, int, short2, char4)
+EMU_DOT(__dp2a_lo, 16, 0, uint, unsigned, ushort2, uchar4)
+EMU_DOT(__dp2a_hi, 16, 2, int, int, short2, char4)
+EMU_DOT(__dp2a_hi, 16, 2, uint, unsigned, ushort2, uchar4)
+#undef EMU_DOT
 
 #define EMU_TO_INTEGER(from, From, to, To, low, high, nearest, down, up, zero)                                     \
     inline To __##from##2##to##_rn(From x) { return emu::saturate_to<To>(nearest(x), low, high); }                 \
@@ -106,16 +127,3 @@ EMU_TO_INTEGER(double, double, uint, unsigned, 0u, UINT_MAX, rint, floor, ceil, 
 EMU_TO_INTEGER(double, double, ll, long long, LLONG_MIN, LLONG_MAX, rint, floor, ceil, trunc)
 EMU_TO_INTEGER(double, double, ull, unsigned long long, 0ull, ULLONG_MAX, rint, floor, ceil, trunc)
 #undef EMU_TO_INTEGER
-
-inline float __int2float_rn(int x) { return static_cast<float>(x); }
-inline float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
-inline float __ll2float_rn(long long x) { return static_cast<float>(x); }
-inline float __ull2float_rn(unsigned long long x) { return static_cast<float>(x); }
-inline double __int2double_rn(int x) { return x; }
-inline double __uint2double_rn(unsigned x) { return x; }
-inline double __ll2double_rn(long long x) { return static_cast<double>(x); }
-inline float __double2float_rn(double x) { return static_cast<float>(x); }
-inline float __double2float_rz(double x) {
-    auto nearest = static_cast<float>(x);
-    return fabs(static_cast<double>(nearest)) > fabs(x) ? nextafterf(nearest, 0.0f) : nearest;
-}

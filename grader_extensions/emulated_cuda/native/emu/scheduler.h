@@ -89,11 +89,14 @@ EMU_UNCHECKED void Worker::complete_if_all_arrived(unsigned number, unsigned wan
     Thread* lanes = &threads_[number * 32];
     while (wanted) {
         unsigned mask = lanes[__builtin_ctz(wanted)].mask;
+        bool active = lanes[__builtin_ctz(wanted)].operation == Collective::Active;  // has come to no other operation
         unsigned needed = mask & warp.live, group = 0;
         wanted &= ~mask & (wanted - 1);
         if ((warp.waiting & needed) != needed) continue;
-        for (unsigned rest = needed; rest; rest &= rest - 1)
-            if (lanes[__builtin_ctz(rest)].mask == mask) group |= rest & -rest;
+        for (unsigned rest = needed; rest; rest &= rest - 1) {
+            const Thread& lane = lanes[__builtin_ctz(rest)];
+            if (lane.mask == mask && (lane.operation == Collective::Active) == active) group |= rest & -rest;
+        }
         if (group != needed || group == 0) continue;
         resolve_by_operation(lanes, group);
         warp.waiting &= ~group;

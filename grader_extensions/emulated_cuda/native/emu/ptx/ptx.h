@@ -209,8 +209,8 @@ EMU_PTX_FUNCTION T emu_shr(T a, uint32_t by) { return static_cast<T>(by < bits_o
 
 EMU_PTX_FUNCTION T emu_shf_l_wrap(T a, T b, uint32_t by) { return __funnelshift_l(a, b, by); }
 EMU_PTX_FUNCTION T emu_shf_r_wrap(T a, T b, uint32_t by) { return __funnelshift_r(a, b, by); }
-EMU_PTX_FUNCTION T emu_shf_l_clamp(T a, T b, uint32_t by) { return by < 32 ? __funnelshift_l(a, b, by) : a; }
-EMU_PTX_FUNCTION T emu_shf_r_clamp(T a, T b, uint32_t by) { return by < 32 ? __funnelshift_r(a, b, by) : b; }
+EMU_PTX_FUNCTION T emu_shf_l_clamp(T a, T b, uint32_t by) { return __funnelshift_lc(a, b, by); }
+EMU_PTX_FUNCTION T emu_shf_r_clamp(T a, T b, uint32_t by) { return __funnelshift_rc(a, b, by); }
 
 // Bit i of the table is the result where a, b and c have the bits of i, a the highest.
 EMU_PTX_FUNCTION T emu_lop3(T a, T b, T c, uint32_t table) {
