@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import importlib.util
 import os
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,19 @@ from sandbox.compilers.headers import Headers
 from sandbox.compilers.steps import Unsupported
 from sandbox.devices import Arena
 from sandbox.languages import cuda_errors, torch_extension
-from sandbox.launch.loop import Bound, LaunchRefused, Loaded
+from sandbox.launch.loop import LaunchRefused, Loaded
 from sandbox.protocol import elf, wire
 from sandbox.protocol.devices import device_info
-from sandbox.protocol.gate import Call, Status
+from sandbox.protocol.gate import Status
 
-EXPORTED = "__tvm_ffi_"
-DEFAULT_ENTRY = "run"
-OBJECT_BYTES = 24  # TVMFFIObject, before the DLTensor of a tensor: its data, and its device
-CUDA_DEVICE = 2  # kDLCUDA
-LACKING = 'TVM-FFI is not installed here (apache-tvm-ffi); bind the function by PYBIND11_MODULE, or define a plain extern "C" function'
+EXPORTED, DEFAULT_ENTRY = "__tvm_ffi_", "run"
+DEVICE_AT, CUDA_DEVICE = 32, 2  # in a tensor, behind its header and the address of its data; kDLCUDA
+LACKING = 'TVM-FFI (apache-tvm-ffi) is not installed here; bind the function by PYBIND11_MODULE, or define a plain extern "C" function'
 
 
 def headers(job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
-    """The package's."""
-    if importlib.util.find_spec("tvm_ffi") is None:
+    """The package's. Unsupported without it."""
+    if find_spec("tvm_ffi") is None:
         raise Unsupported(job.sources[0], 1, LACKING)
     yield Headers(include_dirs=(str(_package() / "include"),))
 
@@ -44,7 +42,7 @@ def libraries(device_kind: str) -> list[str]:
 def check(artifact: bytes, entry: str) -> str | None:
     """Return the sentence on a missing entry; None where one is there."""
     names = _functions(artifact)
-    if entry in names or DEFAULT_ENTRY in names or len(names) == 1:
+    if not {entry, DEFAULT_ENTRY}.isdisjoint(names) or len(names) == 1:
         return None
     has = f"it exports {', '.join(names)}; name one as `entry`" if names else f"add TVM_FFI_DLL_EXPORT_TYPED_FUNC({entry}, function)"
     return f"no function '{entry}' is exported to TVM-FFI; {has}"
@@ -68,33 +66,32 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
     emulated = device_info(job.device_kind).emulates_cuda
     kernel = (lambda *arguments: function(*map(_on_gpu, arguments))) if emulated else function
     job = dataclasses.replace(job, convention=wire.Convention.DESTINATION)
-    library = ctypes.CDLL(path)
-
-    def bind(call: Call) -> Bound:
-        return torch_extension.bind(kernel, call, job, arena)
-
-    return Loaded(bind=bind, uses_torch=True, take_error=cuda_errors.of_library(library), libraries=lambda: (library,))
+    return Loaded(
+        bind=lambda call: torch_extension.bind(kernel, call, job, arena),
+        uses_torch=True,
+        take_error=cuda_errors.of_library(library := ctypes.CDLL(path)),
+        libraries=lambda: (library,),
+    )
 
 
 def _functions(artifact: bytes) -> list[str]:
     """The functions that an artifact exports; what belongs to one, such as its documentation, has a second `_`."""
-    names = [name.removeprefix(EXPORTED) for name in elf.exported_names(artifact) if name.startswith(EXPORTED)]
+    names = (name.removeprefix(EXPORTED) for name in elf.exported_names(artifact) if name.startswith(EXPORTED))
     return sorted(name for name in names if not name.startswith("_"))
 
 
 def _on_gpu(argument: Any) -> Any:
-    """A tensor of the emulated device as one that says that it lies on a GPU."""
-    import torch
+    """A tensor of the emulated device as one that says that it lies on a GPU; a number as it is."""
     import tvm_ffi
 
-    if not isinstance(argument, torch.Tensor):
+    if not hasattr(argument, "__dlpack__"):
         return argument
     tensor = tvm_ffi.from_dlpack(argument)
-    ctypes.c_int32.from_address(tensor.__chandle__() + OBJECT_BYTES + ctypes.sizeof(ctypes.c_void_p)).value = CUDA_DEVICE
+    ctypes.c_int32.from_address(tensor.__chandle__() + DEVICE_AT).value = CUDA_DEVICE
     return tensor
 
 
 def _package() -> Path:
-    spec = importlib.util.find_spec("tvm_ffi")
+    spec = find_spec("tvm_ffi")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent

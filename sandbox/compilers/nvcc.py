@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from sandbox.compilers import host_compiler
@@ -42,9 +41,7 @@ MODULE_ID = f"{STEM}.module_id"
 RELOCATABLE = "-rdc=true"
 DEVICE_RUNTIME = "-lcudadevrt"
 DEVICE_LINKED = "device_link.o"
-# What a kernel may call besides the runtime: those of the toolkit, and the driver's, which lies elsewhere where a toolkit names it not.
-LIBRARIES = ("cublas", "cublasLt", "curand", "cufft", "cusparse", "nvrtc")
-DRIVER = "cuda"
+LIBRARIES = ("libcuda", "libcublas", "libcublasLt", "libcurand", "libcufft", "libcusparse", "libnvrtc")
 DRIVER_PLACES = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"), Path("/usr/local/nvidia/lib64"))
 STUBS = "stubs"  # the directory of libraries that only name functions
 MAKES_MODULE_ID = "--gen_module_id_file"
@@ -213,17 +210,13 @@ def parse(text: str) -> Dryrun | None:
 
 
 def libraries_in(directories: Sequence[Path]) -> list[str]:
-    """Return the words that link the driver's library and those of LIBRARIES, as far as they lie in these directories or in a package. Only
-    what is called becomes needed: a build box has no driver, and imports extensions. An artifact says where the toolkit's lie."""
-
-    def find(name: str, places: Sequence[Path]) -> list[Path]:
-        return list(islice((path for place in places for path in sorted(place.glob(f"lib{name}.so*"))), 1))
-
-    places = sorted([*directories, *toolkit_packages("lib")], key=lambda directory: directory.name == STUBS)
-    paths = [path for name in LIBRARIES for path in find(name, places)]
-    holders = dict.fromkeys(path.parent.resolve() for path in paths if path.parent.name != STUBS)
-    paths += find(DRIVER, [*places, *DRIVER_PLACES])
+    """Return the words that link those of LIBRARIES that lie in these directories, in a package or beside the driver. Only what is called
+    becomes needed: a build box has no driver, and imports extensions. An artifact says where the toolkit's libraries lie."""
+    places = sorted([*directories, *toolkit_packages("lib"), *DRIVER_PLACES], key=lambda place: place.name == STUBS)
+    there = {path.name.partition(".")[0]: path for place in reversed(places) for path in sorted(place.glob("lib*.so*"), reverse=True)}
+    paths = [there[name] for name in LIBRARIES if name in there]
     named = [word for path in paths for word in (f"-L{path.parent}", f"-l:{path.name}")]
+    holders = dict.fromkeys(path.parent.resolve() for path in paths if path.parent.name != STUBS and path.parent not in DRIVER_PLACES)
     words = ["--push-state", "--as-needed", *named, "--pop-state", "--disable-new-dtags", *(f"-rpath={holder}" for holder in holders)]
     return [part for word in words if paths for part in ("-Xlinker", word)]
 

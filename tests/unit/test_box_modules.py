@@ -10,11 +10,12 @@ import pytest
 
 from grader.config import Settings
 from grader.errors import SettingsInvalid
-from grader.isolation import toolchain
+from grader.isolation import BoxSpec, Purpose, launch, probe, toolchain
 from grader.isolation.fingerprint import ToolchainScan, take_host
 from grader.server import wiring
 from sandbox.protocol import box_modules, entry_points
 from sandbox.protocol.entry_points import EntryPointInvalid
+from sandbox.protocol.toolkit import CUTLASS_VARIABLE
 
 MODULES = {"emulated": "brought.device.toolchain", "torch_headers": "brought.headers"}
 
@@ -95,3 +96,27 @@ async def test_a_server_without_a_device_says_what_to_install(tmp_path: Path, mo
     with pytest.raises(SettingsInvalid, match="needs the package kernel-grader-extensions"):
         async with wiring.local(settings):
             pass
+
+
+def test_a_box_sees_cutlass_where_its_variable_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its headers alone, which are a part of what an artifact is made of; without the variable nothing of it."""
+    header, repository = tmp_path / "cutlass/include/cute/tensor.hpp", tmp_path / "cutlass/.git"
+    for directory in (header.parent, repository):
+        directory.mkdir(parents=True)
+    header.write_text("one")
+    spec = BoxSpec(box_id="b", purpose=Purpose.BUILD, argv=("{python}",), limits=probe.LIMITS, slot=0)
+
+    def state() -> tuple[str | None, list[str], str]:
+        scan = ToolchainScan()
+        take_host(scan)
+        targets = [bind.target for bind in toolchain.host_toolchain(tmp_path / "etc").binds]
+        return launch.environment(spec, "/usr/bin").get(CUTLASS_VARIABLE), targets, scan.digest()
+
+    monkeypatch.delenv(CUTLASS_VARIABLE, raising=False)
+    assert state()[0] is None and str(header.parents[1]) not in state()[1]
+    monkeypatch.setenv(CUTLASS_VARIABLE, str(tmp_path / "cutlass"))
+    variable, targets, digest = state()
+    assert variable == str(tmp_path / "cutlass")
+    assert str(header.parents[1]) in targets and str(tmp_path / "cutlass") not in targets
+    header.write_text("another")
+    assert state()[2] != digest
