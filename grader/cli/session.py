@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from grader.api import credentials
 from grader.api.client import GraderClient
@@ -18,9 +17,6 @@ from grader.cli.output import print_note
 from grader.errors import StateDirectoryInUse
 from grader.isolations import AUTO
 from grader.views.sanitize import one_line
-
-if TYPE_CHECKING:
-    from grader.cli.own_problems import OwnProblems
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "kernels_examples"  # there in a source tree only
 
@@ -67,16 +63,6 @@ async def connect(target: Target, need: ServerRequirement) -> AsyncIterator[Grad
             if need is not ServerRequirement.FOLLOW:
                 raise
             client = await stack.enter_async_context(_own(target, ServerRequirement.READ))
-        yield client
-
-
-@asynccontextmanager
-async def problem_reader(target: Target) -> AsyncIterator[GraderClient | OwnProblems]:
-    """Read the problems of the server that target names, or the command's own."""
-    if target.server is None:
-        yield extras.load("grader.cli.own_problems", "server", remedy=extras.OTHER_SERVER).OwnProblems(target)
-        return
-    async with connect(target, ServerRequirement.READ) as client:
         yield client
 
 

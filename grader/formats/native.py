@@ -98,6 +98,8 @@ class DistributionSchema(Part):
     def check(self, dtype: str, shape: Sequence[int], axes: Mapping[str, int]) -> None:
         """ValueError where no tensor of this dtype and shape can be drawn from it at a workload's axes, or a number without axes would not
         reach the kernel as it is."""
+        if not shape and dtype.startswith("float8"):
+            raise ValueError(f"a number that goes by value is no {dtype}; take float32, or give it an axis")
         for part in (self, *(self.parts or ())):
             is_finite = math.isfinite(part.low) and (isinstance(part.high, str) or math.isfinite(part.high))
             if (part.kind != "constant" or dtype in _WHOLE) and not is_finite:
@@ -159,12 +161,6 @@ class _Output(StrictModel):
 
 class _TensorTable(_Output):
     distribution: DistributionSchema = DistributionSchema()
-
-    @model_validator(mode="after")
-    def _scalar_has_a_wide_type(self) -> _TensorTable:
-        if not self.shape and self.dtype.startswith("float8"):
-            raise ValueError(f"a number that goes by value is no {self.dtype}; take float32, or give it an axis")
-        return self
 
 
 class _ToleranceTable(StrictModel):
@@ -391,24 +387,20 @@ def _inputs(parsed: _ProblemFile, reference: str) -> Iterator[wire.TensorSpec]:
     tensors = iter(parsed.inputs)
     for axis in asks:
         if axis:
-            distribution = wire.Distribution(kind="constant", high_axis=axis)
-            yield wire.TensorSpec(name=axis, dtype="int64", shape=(), distribution=distribution)
-        else:
-            tensor = next(tensors)
-            distribution = tensor.distribution.on_wire()
-            yield wire.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape), distribution=distribution)
+            yield wire.TensorSpec(name=axis, dtype="int64", shape=(), distribution=wire.Distribution(kind="constant", high_axis=axis))
+            continue
+        tensor = next(tensors)
+        yield wire.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape), distribution=tensor.distribution.on_wire())
 
 
 def _parameters(reference: str) -> list[str]:
     """The parameters of `def reference` that have no default; none where it can't be read, which the check says better."""
     try:
-        body = ast.parse(reference).body
+        functions = [node.args for node in ast.parse(reference).body if isinstance(node, ast.FunctionDef) and node.name == "reference"]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    for function in (node for node in reversed(body) if isinstance(node, ast.FunctionDef) and node.name == "reference"):
-        parameters = [*function.args.posonlyargs, *function.args.args]
-        return [parameter.arg for parameter in parameters[: len(parameters) - len(function.args.defaults)]]
-    return []
+    names = [parameter.arg for last in functions[-1:] for parameter in (*last.posonlyargs, *last.args)]
+    return names[: len(names) - len(functions[-1].defaults)] if names else []
 
 
 def _workload(parsed: _ProblemFile, table: _WorkloadTable) -> wire.Workload:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -254,12 +253,6 @@ def score(value: float, low: float, high: float, kind: int) -> str:
         return f"{value:.3g}x ({low:.3g}..{high:.3g})"
     size, unit = time_unit(value)
     return f"{_three_digits(value / size)} {unit} ({_three_digits(low / size)}..{_three_digits(high / size)})"
-
-
-def middle_time(measurements: Sequence[report_pb2.Measurement], field: str) -> str:
-    """The median over workloads of a field of samples, as one figure for a table."""
-    medians = [getattr(measurement, field).median_duration for measurement in measurements if measurement.HasField(field)]
-    return time(statistics.median(median.ToNanoseconds() for median in medians)) if medians else "-"
 
 
 def _three_digits(value: float) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import keyword
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,7 @@ from grader.cli.exits import Exit, UsageError
 from grader.cli.options import DeviceOption, Json, SandboxOption, Server, StateDir
 from grader.cli.output import did_you_mean, plain, print_message, print_note, text_table
 from grader.cli.saved_files import STDOUT
-from grader.cli.session import Target, problem_reader
+from grader.cli.session import ServerRequirement, Target, connect
 from grader.isolations import AUTO
 from grader.v1 import grader_service_pb2, problem_pb2
 from grader.views.sanitize import escape_unprintable, one_line
@@ -29,12 +30,24 @@ from sandbox.protocol import wire
 from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION
 
 if TYPE_CHECKING:
+    from grader.api.client import GraderClient
     from grader_extensions.authoring import demo as demo_command
+    from grader_extensions.authoring.own_problems import OwnProblems
 else:
     demo_command = extras.CommandModule("grader_extensions.authoring.demo", "server", "judge")
 
 ProblemName = Annotated[str, typer.Argument(metavar="NAME", help="problems/ID, or just ID.")]
 _ENDINGS = {CUDA: ".cu", TORCH_EXTENSION: ".cu", PYTHON: ".py"}
+
+
+@asynccontextmanager
+async def problem_reader(target: Target) -> AsyncIterator[GraderClient | OwnProblems]:
+    """Read the problems of the server that target names, or the command's own."""
+    if target.server is None:
+        yield extras.load("grader_extensions.authoring.own_problems", "server", remedy=extras.OTHER_SERVER).OwnProblems(target)
+        return
+    async with connect(target, ServerRequirement.READ) as client:
+        yield client
 
 
 async def list_command(server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:

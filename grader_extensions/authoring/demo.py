@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -137,9 +138,14 @@ def _row(kernel: Kernel) -> list[str | Text]:
         graded.reason,
         formatting.share(unwritten.unwritten_count, unwritten.element_count),
         formatting.error(max_error(trials)),
-        formatting.middle_time(graded.measurements, "reported"),
-        formatting.middle_time(graded.measurements, "certified"),
+        _middle_time(graded.measurements, "reported"),
+        _middle_time(graded.measurements, "certified"),
         graded.environment.isolation,
         graded.environment.device_kind,
         expected,
     ]
+
+
+def _middle_time(measurements: Sequence[report_pb2.Measurement], field: str) -> str:
+    medians = [getattr(measurement, field).median_duration for measurement in measurements if measurement.HasField(field)]
+    return formatting.time(statistics.median(median.ToNanoseconds() for median in medians)) if medians else "-"

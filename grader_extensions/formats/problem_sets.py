@@ -157,12 +157,8 @@ def import_all(path: Path, *, format_name: str | None = None, prefix: str = "", 
     listed = list(_candidates(path, formats))
     by_file = _adjustments_by_file(path, [candidate.path for candidate in listed], formats, adjustments)
     root = path if path.is_dir() else path.parent
-    imports = [
-        candidate
-        if candidate.reason
-        else _import(candidate.path, formats, None if candidate.path == path else root, by_file[candidate.path])
-        for candidate in listed
-    ]
+    roots = {candidate.path: None if candidate.path == path else root for candidate in listed}  # None: a problem named by itself
+    imports = [entry if entry.reason else _import(entry.path, formats, roots[entry.path], by_file[entry.path]) for entry in listed]
     yield from _named_apart(imports, prefix)
 
 

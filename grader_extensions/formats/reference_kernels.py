@@ -174,19 +174,16 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
     """Read the problem in directory path. root: the set, outside of which no file is read; None: the directory itself, which its owner
     names, and SHARED."""
     task_path = path if path.name == FILE else path / FILE
-    shared = None if root else task_path.parent.resolve().parent / PUBLIC[1]
+    above = task_path.parent.resolve().parent
+    shares = root is None and (above / PUBLIC[1]).is_file() and not (above / PUBLIC[1]).is_symlink()
     root = root or task_path.parent
     require_inside(task_path, root, task_path)
     task = _parsed(task_path, _TaskFile)
     assert isinstance(task.config, _Config)
     left_out = (task.config.main, "eval.py")  # their harness, which the judge does not need; nor does it the submission
     executed = [file for file in task.files if file.source != SUBMISSION and file.name.endswith(".py") and file.name not in left_out]
-    paths = {
-        file.name: shared
-        if shared and file.source == SHARED and shared.is_file() and not shared.is_symlink()
-        else require_inside(task_path.parent / file.source, root, task_path)
-        for file in executed
-    }
+    roots = {file.name: above if shares and file.source == SHARED else root for file in executed}
+    paths = {file.name: require_inside(task_path.parent / file.source, roots[file.name], task_path) for file in executed}
     texts = {name: read_text(path, FILE_LIMIT_BYTES, LAYOUT) for name, path in paths.items()}
     trees = {name: parse_python(task_path.parent / name, text) for name, text in texts.items()}
     reference = trees[REFERENCE]

@@ -184,6 +184,6 @@ def test_float8_is_a_type_of_tensors_and_not_of_numbers(tmp_path):
     text = fakes.PROBLEM_TOML.format(name="sum").replace('shape = ["n"] }]\noutputs', 'dtype = "float8_e4m3fn", shape = ["n"] }]\noutputs')
     spec = native.load(fakes.write_problem(tmp_path, text=text)).spec
     assert cuda_signature(spec).startswith('extern "C" void solve(const __nv_fp8_e4m3* a, float* c, ')
-    assert "inputs.0: a number that goes by value is no float8_e5m2" in wrong(
+    assert "input 'a' at workload 'n64': a number that goes by value is no float8_e5m2" in wrong(
         tmp_path / "other", 'shape = ["n"] }]\noutputs', 'dtype = "float8_e5m2", shape = [] }]\noutputs'
     )
