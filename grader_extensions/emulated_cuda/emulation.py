@@ -74,14 +74,15 @@ def include_dirs() -> list[str]:
     return [str(NATIVE), *([str(open_headers)] if open_headers is not None else [])]
 
 
-def compile_flags() -> list[str]:
+def compile_flags(standard: str = "17") -> list[str]:
     """Flags that every translated file is compiled with, but for `-I`.  `-x c++` is among them: g++ does not know `.cu`.
 
     Run g++ in the directory of the sources as submitted: its messages then quote the user's own text.
     """
     return [
         # Large frames touch every page, so that they meet the guard of a small stack and do not jump over it.
-        *("-std=c++20", "-O2", "-fPIC", "-fstack-clash-protection", "-x", "c++", "-pthread"),
+        # The device's headers have concepts.
+        *(f"-std=c++{standard}", "-fconcepts", "-O2", "-fPIC", "-fstack-clash-protection", "-x", "c++", "-pthread"),
         # Loops over the threads of a block (`block_loops.py`) become vectors; sums keep their order.
         *("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops"),
         # Two artifacts opened in one process must not share the device's state.

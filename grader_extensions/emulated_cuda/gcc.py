@@ -24,7 +24,7 @@ from sandbox.compilers.steps import Compiler, CompilerStep
 from sandbox.protocol import wire
 
 WITHOUT_LOCAL_VARIABLES = "-DEMU_WITHOUT_LOCAL_VARIABLES"
-PRECOMPILED_FORM = 3  # counts what `precompile` leaves there
+PRECOMPILED_FORM = 4  # counts what `precompile` leaves there
 PRECOMPILED_SUFFIX = ".gch"
 # Words of torch's own headers, and those of their macros that the light ones do not always have.
 NAMES_FILE, MACROS_FILE = "names", "macros"
@@ -142,7 +142,7 @@ class Emulated:
 
 
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
-    """Translate the sources of a job; Unsupported where the emulated device can't run them. chosen: there are no flags to choose."""
+    """Translate the sources of a job; Unsupported where the emulated device can't run them. chosen: for nvcc alone."""
     translated = place / TRANSLATED
     texts = emulation.translate_all(sources, job.entry, sanitize=job.sanitize)
     for path, text in texts.items():
@@ -156,4 +156,4 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
 
 def flags(headers: Headers) -> list[str]:
     """Return the flags of every source for the emulated device, and of its precompiled headers."""
-    return [*emulation.compile_flags(), *include_flags(headers, device=emulation.include_dirs())]
+    return [*emulation.compile_flags(headers.standard), *include_flags(headers, device=emulation.include_dirs())]

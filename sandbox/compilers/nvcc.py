@@ -27,7 +27,7 @@ STATIC_RUNTIME = "-lcudart_static"
 CUDA_ERROR = Path(__file__).resolve().parent.parent / "native" / "cuda_error.cpp"
 SPECIFIC_FROM = 90
 DRYRUN_S = 30.0
-HOST_FLAGS = ("-std=c++20", "-O3")
+HOST_FLAGS = ("-O3",)
 LANGUAGE_FLAGS = ("--expt-relaxed-constexpr", "--extended-lambda")  # what the emulated device takes without being asked
 # The passes of nvcc itself end at the hundredth error.
 HOST_COMPILER_FLAGS = ("-Xcompiler", f"-fPIC,{host_compiler.ERROR_LIMIT}")
@@ -80,7 +80,8 @@ class Parallel(Compiler):
         includes = ["-I.", *host_compiler.include_flags(headers, device=list(map(str, toolkit_packages("include"))))]
         if not path.endswith(".cu"):
             toolkit = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
-            return [host_compiler.compile_step(Path(path), path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
+            words = [*HOST_FLAGS, f"-std=c++{headers.standard}", *includes, *toolkit]
+            return [host_compiler.compile_step(Path(path), path, number, words, self.files, place)]
         folder = place / str(number)
         folder.mkdir()
         (folder / _filled(MODULE_ID, path, folder)).write_text(module_id(path, (self.files / path).read_bytes()), "utf-8")
@@ -146,7 +147,7 @@ class Plain(Compiler):
 
 
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
-    """Ask nvcc what it would run; the same for every source but for the names. chosen: flags of the submission's that count."""
+    """Ask nvcc what it would run; the same for every source but for the names. chosen: `-std`, and the submission's flags."""
     program = shutil.which("nvcc")
     if program is None:
         raise NoCompiler
