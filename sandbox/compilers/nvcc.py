@@ -20,6 +20,7 @@ from sandbox.compilers.cuda_tokens import launches_in_device_code
 from sandbox.compilers.headers import Headers
 from sandbox.compilers.steps import OBJECT, STANDS_IN, Compiler, CompilerStep, object_name
 from sandbox.protocol import wire
+from sandbox.protocol.languages import CUDA_SUFFIXES
 from sandbox.protocol.toolkit import toolkit_packages
 
 ARCHITECTURE = "sm_90"
@@ -78,7 +79,7 @@ class Parallel(Compiler):
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan the passes of a .cu file, or g++ for any other."""
         includes = ["-I.", *host_compiler.include_flags(headers, device=list(map(str, toolkit_packages("include"))))]
-        if not path.endswith(".cu"):
+        if not path.endswith(CUDA_SUFFIXES):
             toolkit = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
             words = [*HOST_FLAGS, f"-std=c++{headers.standard}", *includes, *toolkit]
             return [host_compiler.compile_step(Path(path), path, number, words, self.files, place)]
@@ -134,7 +135,8 @@ class Plain(Compiler):
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan nvcc."""
         includes = ["-I.", *host_compiler.include_flags(headers, device=list(map(str, toolkit_packages("include"))))]
-        command = (self.program, *self.flags, *includes, "-c", path, "-o", str(place / object_name(number)))
+        kind = ("-x", "cu") if path.endswith(CUDA_SUFFIXES) else ()
+        command = (self.program, *self.flags, *includes, *kind, "-c", path, "-o", str(place / object_name(number)))
         return [CompilerStep(command=command, directory=self.files, outputs=(object_name(number),), source=path, environment=(STANDS_IN,))]
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:

@@ -62,13 +62,9 @@ class RequestedFlags:
 
     def headers(self, way: Headers) -> Headers:
         """A way to answer includes, with the submission's standard, macros and directories."""
-        return replace(
-            way,
-            standard=self.standard or way.standard,
-            defines=self.defines(way.defines),
-            include_dirs=(*way.include_dirs, *self.include_dirs),
-            requested_macros=frozenset(self.macros),
-        )
+        standard, directories = self.standard or way.standard, (*way.include_dirs, *self.include_dirs)
+        defines, requested = self.defines(way.defines), frozenset(self.macros)
+        return replace(way, standard=standard, defines=defines, include_dirs=directories, requested_macros=requested)
 
     def remarks(self, asker: str) -> tuple[str, ...]:
         """The sentence on the flags that are not used, if there are any."""

@@ -33,6 +33,7 @@ from sandbox.languages.python_module import ModuleDirectory, choose_main, entrie
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import FILE_LIMIT_BYTES, PROFILE_NOTE, leave
 from sandbox.protocol.devices import DeviceKind
+from sandbox.protocol.languages import CUDA_SUFFIXES
 from sandbox.protocol.wire import ToolOutcome
 
 FILE_COUNT_LIMIT = 56
@@ -97,7 +98,7 @@ def profile_cuda(
             findings.tool(name, ToolOutcome.UNAVAILABLE, "it needs nvcc, which is not on the PATH here; install the CUDA toolkit")
         return
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
-    if not any(path.endswith(".cu") for path in sources):
+    if not any(path.endswith(CUDA_SUFFIXES) for path in sources):
         findings.tool(NVCC, ToolOutcome.UNAVAILABLE, "no file ends in .cu")
         return
     flags = flags or requested_flags.directed(sources.values(), emulated=False)
@@ -116,7 +117,7 @@ def profile_cuda(
     for number, way in enumerate(ways):
         headers = replace(way, include_dirs=(*way.include_dirs, str(stubs)))
         attempt = new_directory(place / f"attempt-{number}")
-        paths = enumerate(path for path in sources if path.endswith(".cu"))
+        paths = enumerate(path for path in sources if path.endswith(CUDA_SUFFIXES))
         plan = [step for index, path in paths for step in compiler.compile(path, index, headers, attempt)]
         result = steps.run(plan, attempt, timeout_s=ATTEMPT_S)
         if result.succeeded:
