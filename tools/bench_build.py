@@ -125,13 +125,13 @@ def plain_gcc(source: Path, place: Path) -> Took:
         (place / "kernel.cpp").write_text(emulation.translate(source.read_text("utf-8"), source.name), "utf-8")
     except emulation.Unsupported as refusal:
         return Took(time_s=0.0, failed=refusal.sentence)
-    command = ["g++", *emulation.compile_flags(), *_flags(source, torch_extension.DEFINES, emulation.include_dirs())]
+    command = ["g++", *emulation.compile_flags("20"), *_flags(source, torch_extension.DEFINES, emulation.include_dirs())]
     return timed([*command, "kernel.cpp", "-o", "kernel.out"], place)
 
 
 def plain_nvcc(source: Path, place: Path) -> Took:
     """Compile by nvcc, whole."""
-    command = ["nvcc", *nvcc.HOST_FLAGS, "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC", f"-arch={nvcc.ARCHITECTURE}"]
+    command = ["nvcc", "-std=c++20", *nvcc.HOST_FLAGS, "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC", f"-arch={nvcc.ARCHITECTURE}"]
     command += _flags(source, (*torch_extension.DEFINES, *DEVICES[DeviceKind.CUDA].torch_defines), ())
     return timed([*command, str(source), "-o", "kernel.out"], place)
 

@@ -16,11 +16,11 @@ from grader import extensions
 from grader.api.resource_names import PROBLEMS, resource_id
 from grader.cli.exits import UsageError
 from grader.model import SOURCE_LIMIT_BYTES, SourceFile
+from sandbox.protocol.directives import directives_of
 
 STDIN = Path("-")
 SOLUTION_SUFFIX = ".json"
 SOLUTION_LIMIT_BYTES = 4 * SOURCE_LIMIT_BYTES  # escapes take up to six bytes for one
-_DIRECTIVE = re.compile(r"^\s*(?://|#)\s*grader:\s*(?:\S+\s+)*?problem=(?P<problem>\S+)")
 _DIRECTIVE_LINES = 10
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]{1,200})"', re.MULTILINE)
 _HEADERS = {".h", ".hh", ".hpp", ".cuh", ".inl", ".inc"}
@@ -69,9 +69,8 @@ async def read_stdin(language: str, problem: str | None) -> SubmittedFiles:
 
 def _with_problem(sources: tuple[SourceFile, ...], directory: Path, problem: str | None, name: str, remedy: str) -> SubmittedFiles:
     directory_problem = _problem_in(directory)
-    lines = sources[0].content.splitlines()[:_DIRECTIVE_LINES]
-    directive = next((match["problem"] for line in lines if (match := _DIRECTIVE.match(line))), None)
-    problem_id = problem or directive or directory_problem
+    directives = directives_of("\n".join(sources[0].content.splitlines()[:_DIRECTIVE_LINES]), "problem")
+    problem_id = problem or next((directive.split()[0] for directive in directives if directive), directory_problem)
     if not problem_id:
         text = f"nothing says which problem {name} is for; give --problem NAME ('grader-cli problems list' shows them)"
         raise UsageError(f"problem: {text}{remedy}")

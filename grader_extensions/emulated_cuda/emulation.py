@@ -21,8 +21,9 @@ from grader_extensions.emulated_cuda.conditionals import replaced_where_undefine
 from grader_extensions.emulated_cuda.emulation_limits import NO_LIBRARIES, LibraryCalls, library_calls
 from sandbox.compilers.cuda_tokens import Token, descendants, parse, readable_tree
 from sandbox.compilers.steps import Unsupported
+from sandbox.protocol.languages import CUDA_SUFFIXES
 
-DEVICE_SUFFIXES = (".cu", ".cuh")
+DEVICE_SUFFIXES = (*CUDA_SUFFIXES, ".cuh")
 # Included by device files as well as by those of the host.
 HEADER_SUFFIXES = (".h", ".hpp", ".hh", ".inl", ".inc")
 NATIVE = Path(__file__).resolve().parent / "native"
@@ -45,6 +46,9 @@ COMPILER_MACROS = re.compile(r"\b__(CUDACC|NVCC|CUDACC_VER_(?:MAJOR|MINOR|BUILD)
 MACRO_DEFINITIONS = "".join(
     f"#define EMU_{name}\n" for name in ("CUDACC 1", "NVCC 1", "CUDACC_VER_MAJOR 13", "CUDACC_VER_MINOR 0", "CUDACC_VER_BUILD 0")
 )
+# Headers of torch include these where nvcc compiles.
+BROUGHT_BY_TORCH = {"cuda_bf16.h", "cuda_fp16.h"}
+INCLUDES_TORCH = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:torch|ATen|c10)/", re.MULTILINE)
 ALIGNMENT = re.compile(rb"\b(?:alignas|__align__|__builtin_align__)\s*\(\s*(\d+)\s*\)")
 CLUSTER_DIMS = "__cluster_dims__"
 SECOND_BODY = block_loops.SECOND_BODY
@@ -74,14 +78,15 @@ def include_dirs() -> list[str]:
     return [str(NATIVE), *([str(open_headers)] if open_headers is not None else [])]
 
 
-def compile_flags() -> list[str]:
+def compile_flags(standard: str = "17") -> list[str]:
     """Flags that every translated file is compiled with, but for `-I`.  `-x c++` is among them: g++ does not know `.cu`.
 
     Run g++ in the directory of the sources as submitted: its messages then quote the user's own text.
     """
     return [
         # Large frames touch every page, so that they meet the guard of a small stack and do not jump over it.
-        *("-std=c++20", "-O2", "-fPIC", "-fstack-clash-protection", "-x", "c++", "-pthread"),
+        # The device's headers have concepts.
+        *(f"-std=c++{standard}", "-fconcepts", "-O2", "-fPIC", "-fstack-clash-protection", "-x", "c++", "-pthread"),
         # Loops over the threads of a block (`block_loops.py`) become vectors; sums keep their order.
         *("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops"),
         # Two artifacts opened in one process must not share the device's state.
@@ -136,8 +141,10 @@ def translate(source: str, path: str, calls: LibraryCalls = NO_LIBRARIES, *, san
             edits.append(_insert(at, text, SECOND_BODY_RANK if text.strip() == SECOND_BODY else 1))
     name = path.replace("\\", "\\\\").replace('"', '\\"')
     # nvcc includes the runtime by itself, before the first line of every .cu file.
-    prelude = "#include <cuda_runtime.h>\n" if path.endswith(".cu") or headers else ""
-    prelude += MACRO_DEFINITIONS if path.endswith(".cu") else ""
+    is_source = path.endswith(CUDA_SUFFIXES)
+    headers |= BROUGHT_BY_TORCH if is_source and INCLUDES_TORCH.search(source) else set()
+    prelude = "#include <cuda_runtime.h>\n" if is_source or headers else ""
+    prelude += MACRO_DEFINITIONS if is_source else ""
     prelude += "".join(f"#include <{header}>\n" for header in sorted(headers))
     text = COMPILER_MACROS.sub(r"EMU_\1", _apply(code, edits).decode(errors="surrogateescape"))
     if any(token.text == CLUSTER_DIMS for token in tokens):  # only then is a kernel asked at its launch

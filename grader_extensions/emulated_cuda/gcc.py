@@ -22,9 +22,10 @@ from sandbox.compilers.headers import LIGHT, Headers, torch_directory
 from sandbox.compilers.host_compiler import compile_step, include_flags, link_steps
 from sandbox.compilers.steps import Compiler, CompilerStep
 from sandbox.protocol import wire
+from sandbox.protocol.languages import CUDA_SUFFIXES
 
 WITHOUT_LOCAL_VARIABLES = "-DEMU_WITHOUT_LOCAL_VARIABLES"
-PRECOMPILED_FORM = 3  # counts what `precompile` leaves there
+PRECOMPILED_FORM = 4  # counts what `precompile` leaves there
 PRECOMPILED_SUFFIX = ".gch"
 # Words of torch's own headers, and those of their macros that the light ones do not always have.
 NAMES_FILE, MACROS_FILE = "names", "macros"
@@ -34,10 +35,8 @@ CUDA_HEADER, TORCH_HEADER = "cuda.h", "torch.h"
 DEVICE_SOURCE = Path(__file__).resolve().with_name("emulated_device.cpp")
 LIGHT_NATIVE = Path(__file__).resolve().parents[1] / "fast_torch_build" / "native"
 DEVICE_OBJECT, WITH_OBJECT = "device.o", "-DEMU_PRECOMPILED"
-HEADER_TEXTS = {
-    CUDA_HEADER: "#include <cuda_runtime.h>\n",
-    TORCH_HEADER: "#include <cuda_runtime.h>\n#include <grader/light.h>\n#include <grader/binding.h>\n#include <emu/torch/context.h>\n",
-}
+TORCH_INCLUDES = ("cuda_runtime.h", "cuda_bf16.h", "cuda_fp16.h", "grader/light.h", "grader/binding.h", "emu/torch/context.h")
+HEADER_TEXTS = {CUDA_HEADER: "#include <cuda_runtime.h>\n", TORCH_HEADER: "".join(f"#include <{name}>\n" for name in TORCH_INCLUDES)}
 TORCH_HEADERS = frozenset({"torch/extension.h", "torch/torch.h", "torch/all.h", "torch/types.h", "ATen/ATen.h"})
 TRANSLATED = "translated"
 
@@ -77,10 +76,10 @@ def precompiled_names(kind: str, ready: Path | None = None) -> frozenset[str]:
 
 def precompiled_flags(path: str, text: str, headers: Headers, ready: Path) -> list[str]:
     """Flags that put a compiled header before a source which begins with the same text anyhow; its artifact needs the object then."""
-    name = CUDA_HEADER if path.endswith(".cu") else ""
+    name = CUDA_HEADER if path.endswith(CUDA_SUFFIXES) else ""
     if headers.name == LIGHT:
         included = TORCH_HEADERS.intersection(leading_includes(text.encode()))
-        if included if path.endswith(".cu") else "torch/extension.h" in included:
+        if included if path.endswith(CUDA_SUFFIXES) else "torch/extension.h" in included:
             name = TORCH_HEADER
     if not name or not (ready / f"{name}{PRECOMPILED_SUFFIX}").exists() or changes_device(headers.requested_macros):
         return []
@@ -142,7 +141,7 @@ class Emulated:
 
 
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
-    """Translate the sources of a job; Unsupported where the emulated device can't run them. chosen: there are no flags to choose."""
+    """Translate the sources of a job; Unsupported where the emulated device can't run them. chosen: for nvcc alone."""
     translated = place / TRANSLATED
     texts = emulation.translate_all(sources, job.entry, sanitize=job.sanitize)
     for path, text in texts.items():
@@ -156,4 +155,4 @@ def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: 
 
 def flags(headers: Headers) -> list[str]:
     """Return the flags of every source for the emulated device, and of its precompiled headers."""
-    return [*emulation.compile_flags(), *include_flags(headers, device=emulation.include_dirs())]
+    return [*emulation.compile_flags(headers.standard), *include_flags(headers, device=emulation.include_dirs())]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from grader_extensions.emulated_cuda import gcc
 from grader_extensions.fast_torch_build import fast_headers
-from sandbox.compilers import host_compiler, nvcc
+from sandbox.compilers import host_compiler
 from sandbox.compilers.headers import LIGHT, Headers
 from sandbox.languages import torch_extension
 from sandbox.protocol.devices import DeviceKind
@@ -76,7 +76,7 @@ def _list_names(place: Path, light_way: Headers) -> None:
     if not text or not light_text:
         return
     if (nvcc_program := shutil.which("nvcc")) is not None:  # torch's headers have parts for it alone
-        text += _preprocessed([nvcc_program, *nvcc.HOST_FLAGS, *host_compiler.include_flags(full, device=()), "-x", "cu", "-"], source)
+        text += _preprocessed([nvcc_program, "-std=c++20", *host_compiler.include_flags(full, device=()), "-x", "cu", "-"], source)
     torch_macros = {name for name in _macros(text) - _macros(light_text) if not name.startswith("AT_DISPATCH_")}
     (place / gcc.MACROS_FILE).write_text("\n".join(sorted(torch_macros)), "utf-8")
     (place / gcc.NAMES_FILE).write_text("\n".join(sorted(set(fast_headers.WORD.findall(text)))), "utf-8")

@@ -36,6 +36,7 @@ from grader_extensions.formats.flashinfer_schema import (
 from grader_extensions.formats.problem_files import digest_of, read_text, reported
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind
+from sandbox.protocol.directives import directives_of
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import CUDA
 
@@ -79,19 +80,15 @@ def find(path: Path, key: str, *, limit_bytes: int = TOTAL_LIMIT_BYTES) -> tuple
     return dtype, shape, {"begin": begin, "end": end, "digest": digest.hexdigest()}
 
 
-_DIRECTIVE = re.compile(r"^[ \t]*(?://|#)[ \t]*grader:[^\n]*\bdestination=(true|false)\b", re.MULTILINE)
-
-
 def with_calling_convention(spec: wire.ProblemSpec, new_submission: NewSubmission) -> wire.ProblemSpec:
     """The spec as a submission's entry takes it: with its outputs behind its inputs ("destination passing"), where a line
     `grader: destination=true` in a comment says so.
 
     Of others the entry's parameters tell, once it is loaded. A raw CUDA entry has its own convention: it always gets its outputs.
     """
-    directives = (_DIRECTIVE.search(source.content) for source in new_submission.sources if new_submission.language != CUDA)
-    directive = next(filter(None, directives), None)
-    says_so = directive is not None and directive[1] == "true"
-    return dataclasses.replace(spec, convention=wire.Convention.DESTINATION) if says_so else spec
+    sources = new_submission.sources if new_submission.language != CUDA else ()
+    directive = next((value for source in sources for value in directives_of(source.content, "destination")), "")
+    return dataclasses.replace(spec, convention=wire.Convention.DESTINATION) if directive.split()[:1] == ["true"] else spec
 
 
 DEFINITION, WORKLOAD = "definition.json", "workload.jsonl"

@@ -44,17 +44,19 @@ def _solution(table: Mapping[str, Any], path: Path, *, find_problem: bool) -> Su
     language = _language(spec, entry_file, sources)
     definition = _get(table, "definition", str)
     destination = _destination(spec, language)
-    if destination is not None:
-        sources = (_with_directive(sources[0], destination=destination), *sources[1:])
     options = spec.get("compile_options")
     flags = [str(flag) for key in options for flag in options[key] or ()] if isinstance(options, dict) else []
+    directives = [] if destination is None else [f"destination={str(destination).lower()}"]
+    directives += [f"flags={' '.join(' '.join(flags).split())}"] if flags and language != "python" else []
+    if directives:
+        sources = (_with_directive(sources[0], " ".join(directives)), *sources[1:])
     return SubmittedFiles(
         sources=sources,
         problem_id=problem_id_of(definition),
         problem_dir=problem_near(path, definition) if find_problem else None,
         language=language,
         entry=entry,
-        notes=(f"compile_options of {path.name} are not used: {' '.join(flags)}",) if flags else (),
+        notes=(f"compile_options of {path.name} are not used: {' '.join(flags)}",) if flags and language == "python" else (),
     )
 
 
@@ -151,11 +153,11 @@ def _destination(spec: Mapping[str, Any], language: str) -> bool | None:
     return style if language == "python" else None
 
 
-def _with_directive(source: SourceFile, *, destination: bool) -> SourceFile:
-    """The file with a comment at its end, where it moves no line; see `grader_extensions/formats/flashinfer.py`."""
+def _with_directive(source: SourceFile, directive: str) -> SourceFile:
+    """The file with a comment at its end, where it moves no line; see `sandbox/protocol/directives.py`."""
     mark = "#" if source.path.endswith(".py") else "//"
     end = "" if source.content.endswith("\n") else "\n"
-    return SourceFile(path=source.path, content=f"{source.content}{end}{mark} grader: destination={str(destination).lower()}\n")
+    return SourceFile(path=source.path, content=f"{source.content}{end}{mark} grader: {directive}\n")
 
 
 def _definition_name(path: Path) -> str | None:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.box_init import PR_SET_DUMPABLE
-from sandbox.compilers import ptxas, steps
+from sandbox.compilers import ptxas, requested_flags, steps
 from sandbox.compilers.headers import Headers
+from sandbox.compilers.requested_flags import RequestedFlags
 from sandbox.compilers.steps import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, Unsupported, spoiled
 from sandbox.languages import implementation
 from sandbox.protocol import box_modules, wire
@@ -106,30 +107,36 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
     if tried.code != BUILT or not hasattr(language, "note"):
         return tried, note
     entry = language.note(job, {path: (files / path).read_text("utf-8") for path in job.sources})
-    return tried, replace(entry, headers=note.headers, fallback=note.fallback, kernels=note.kernels)
+    remarks = (*entry.remarks, *note.remarks)
+    return tried, replace(entry, headers=note.headers, fallback=note.fallback, kernels=note.kernels, remarks=remarks)
 
 
 def compile_sources(
-    job: wire.BuildJob, language: Any, files: Path, place: Path, *, flags: Sequence[str] = ()
+    job: wire.BuildJob, language: Any, files: Path, place: Path, flags: RequestedFlags | None = None
 ) -> tuple[BuildAttempt, wire.BuildNote]:
-    """Compile the sources of a job that lie in `files`; `place` is an empty directory; flags: words for the device's own compiler that
-    the submission chose (`requested_flags.py`). Unsupported where the device can't run them."""
+    """Compile the sources of a job that lie in `files`; `place` is an empty directory; flags: None: those of the sources' directives.
+    Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
     device = device_info(job.device_kind)
+    flags = flags or requested_flags.directed(sources.values(), emulated=device.emulates_cuda)
+    offered = language.headers(job, sources, new_directory(place / "headers"))
+    ways = [way if isinstance(way, str) else flags.headers(way) for way in offered]
+    standard = next(way.standard for way in ways if isinstance(way, Headers))
     emulated = box_modules.emulated() if device.emulates_cuda else None
-    compiler = (emulated or importlib.import_module(device.compiler)).prepare(job, sources, files, place, flags)
-    ways = list(language.headers(job, sources, new_directory(place / "headers")))
+    toolchain = emulated or importlib.import_module(device.compiler)
+    compiler = toolchain.prepare(job, sources, files, place, (f"-std=c++{standard}", *flags.device))
 
     def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:
         return _attempt(job, language, compiler, headers, new_directory(place / f"attempt-{headers.name}"), timeout_s)
 
     tried, note = first_that_does(ways, attempt)
+    note = replace(note, remarks=flags.remarks("flags"))
     if tried.code == REJECTED and emulated is not None:
         missing = emulated.unsupported(tried.log, "\n".join(sources.values()))
         if missing is not None:
             return replace(tried, code=UNSUPPORTED, log=f"{missing}{tried.log}"), note
     if tried.code != BUILT:
-        return tried, note
+        return replace(tried, log=requested_flags.with_standard(tried.log, standard)), note
     ptx = [path.read_text("utf-8", "replace") for path in sorted((place / f"attempt-{note.headers}").rglob("*.ptx"))]
     return tried, replace(note, kernels=ptxas.kernels(tried.log, ptx))
 

@@ -62,14 +62,10 @@ class ExtensionLanguage:
     user_paths: tuple[str, ...]
 
     def headers(self, job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
-        """Those of a torch extension, with its own directories and macros."""
+        """Those of a torch extension, with its own directories."""
         for way in torch_extension.headers_of({**dict.fromkeys(self.user_paths, ""), **sources}, place, job.device_kind):
-            if isinstance(way, str):
-                yield way
-            else:
-                include_dirs = (*way.include_dirs, *self.extension.include_dirs, *self.flags.include_dirs)
-                defines, requested = self.flags.defines(way.defines), frozenset(self.flags.macros)
-                yield dataclasses.replace(way, defines=defines, include_dirs=include_dirs, requested_macros=requested)
+            own = self.extension.include_dirs
+            yield way if isinstance(way, str) else dataclasses.replace(way, include_dirs=(*way.include_dirs, *own))
 
     def libraries(self, device_kind: str) -> list[str]:
         """Those of a torch extension, and its own."""
@@ -139,7 +135,7 @@ class Compiling:
         os.environ.pop("CXX", None)
         os.environ |= {} if self._compiler is None else {"CXX": self._compiler}
         try:
-            tried, note = build.compile_sources(job, language, files, place / "made", flags=flags.device)
+            tried, note = build.compile_sources(job, language, files, place / "made", flags)
         except Unsupported as refusal:
             raise CompileFailed(extension.name, UNSUPPORTED, self._refused(refusal, sources)) from None
         self.logs.append(tried.log)

@@ -7,13 +7,13 @@ matched by name, and those that are left by what they can take: an order in whic
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
 from sandbox.compilers.cuda_tokens import syntax_tree
+from sandbox.protocol.directives import directives_of
 from sandbox.protocol.signatures import C_TYPES, cuda_parameters
 from sandbox.protocol.wire import BuildNote, EntryCall, TensorSpec
 
@@ -29,7 +29,6 @@ _DTYPES = {name: _TYPES[written] for name, written in C_TYPES.items()}
 _SCOPES = {"namespace_definition", "class_specifier", "struct_specifier", "template_declaration"}
 _STREAM, _STREAM_TYPE = "stream", "cudaStream_t"
 _PARAMETER_LIMIT = 32  # of an entry in an order of its own: a note holds no more (grader/grading/pipeline.py)
-_DIRECTIVE = re.compile(r"^[ \t]*//[ \t]*grader:(?:[^\n]*[ \t])?arguments=([^=\n]*?)[ \t]*(?=[ \t]\w+=|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +52,9 @@ def note(entry: str, call: EntryCall, sources: Mapping[str, str]) -> BuildNote:
     definitions = [(path, *item) for path, text in sources.items() if entry in text for item in _definitions(text, entry)]
     names = _argument_names(call)
     for path, text in sources.items():
-        if directive := _DIRECTIVE.search(text):
+        for directive in directives_of(text, "arguments"):
             count = len(definitions[0][-1]) if len(definitions) == 1 else None
-            return _directed(directive[1], names, len(call.inputs) + len(call.outputs), f"{path}: arguments={directive[1]}", count)
+            return _directed(directive, names, len(call.inputs) + len(call.outputs), f"{path}: arguments={directive}", count)
     if len(definitions) != 1:
         return BuildNote()
     path, line, parameters = definitions[0]

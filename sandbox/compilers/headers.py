@@ -19,6 +19,7 @@ LIGHT, FULL = "light", "full"
 class Headers:
     """Way to answer the includes of a job's sources.
 
+    standard: of C++; nvcc's own where the language has none.
     name: what the Build fact says: "" where there is one way only, else LIGHT or FULL.
     include_dirs: searched in this order, after the device's own.
     defines: macros, as `NAME` or `NAME=VALUE`.
@@ -28,6 +29,7 @@ class Headers:
     settles_entry: whether an artifact without an entry would have none with full headers either.
     """
 
+    standard: str = "17"
     name: str = ""
     include_dirs: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from sandbox.compilers.cuda_tokens import launches_in_device_code
 from sandbox.compilers.headers import Headers
 from sandbox.compilers.steps import OBJECT, STANDS_IN, Compiler, CompilerStep, object_name
 from sandbox.protocol import wire
+from sandbox.protocol.languages import CUDA_SUFFIXES
 from sandbox.protocol.toolkit import toolkit_packages
 
 ARCHITECTURE = "sm_90"
@@ -27,7 +28,7 @@ STATIC_RUNTIME = "-lcudart_static"
 CUDA_ERROR = Path(__file__).resolve().parent.parent / "native" / "cuda_error.cpp"
 SPECIFIC_FROM = 90
 DRYRUN_S = 30.0
-HOST_FLAGS = ("-std=c++20", "-O3")
+HOST_FLAGS = ("-O3",)
 LANGUAGE_FLAGS = ("--expt-relaxed-constexpr", "--extended-lambda")  # what the emulated device takes without being asked
 # The passes of nvcc itself end at the hundredth error.
 HOST_COMPILER_FLAGS = ("-Xcompiler", f"-fPIC,{host_compiler.ERROR_LIMIT}")
@@ -78,9 +79,10 @@ class Parallel(Compiler):
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan the passes of a .cu file, or g++ for any other."""
         includes = ["-I.", *host_compiler.include_flags(headers, device=list(map(str, toolkit_packages("include"))))]
-        if not path.endswith(".cu"):
+        if not path.endswith(CUDA_SUFFIXES):
             toolkit = [*self._words("INCLUDES"), *self._words("SYSTEM_INCLUDES")]
-            return [host_compiler.compile_step(Path(path), path, number, [*HOST_FLAGS, *includes, *toolkit], self.files, place)]
+            words = [*HOST_FLAGS, f"-std=c++{headers.standard}", *includes, *toolkit]
+            return [host_compiler.compile_step(Path(path), path, number, words, self.files, place)]
         folder = place / str(number)
         folder.mkdir()
         (folder / _filled(MODULE_ID, path, folder)).write_text(module_id(path, (self.files / path).read_bytes()), "utf-8")
@@ -133,7 +135,8 @@ class Plain(Compiler):
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan nvcc."""
         includes = ["-I.", *host_compiler.include_flags(headers, device=list(map(str, toolkit_packages("include"))))]
-        command = (self.program, *self.flags, *includes, "-c", path, "-o", str(place / object_name(number)))
+        kind = ("-x", "cu") if path.endswith(CUDA_SUFFIXES) else ()
+        command = (self.program, *self.flags, *includes, *kind, "-c", path, "-o", str(place / object_name(number)))
         return [CompilerStep(command=command, directory=self.files, outputs=(object_name(number),), source=path, environment=(STANDS_IN,))]
 
     def link(self, objects: Sequence[str], libraries: Sequence[str], output: str, place: Path) -> list[CompilerStep]:
@@ -146,7 +149,7 @@ class Plain(Compiler):
 
 
 def prepare(job: wire.BuildJob, sources: Mapping[str, str], files: Path, place: Path, chosen: Sequence[str] = ()) -> Compiler:
-    """Ask nvcc what it would run; the same for every source but for the names. chosen: flags of the submission's that count."""
+    """Ask nvcc what it would run; the same for every source but for the names. chosen: `-std`, and the submission's flags."""
     program = shutil.which("nvcc")
     if program is None:
         raise NoCompiler

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from sandbox.compilers.headers import Headers
+from sandbox.protocol.directives import directives_of
 
 NOT_USED = "not used; docs/submitting.md lists the flags that count"
 # The next word is theirs, though it may begin with a dash.
@@ -24,6 +27,11 @@ _ALWAYS = frozenset(
 _QUIET = frozenset(["w", "v", "g", "verbose", "threads", "t", "split-compile", "Xcudafe", "diag-suppress", "resource-usage", "pipe"])
 _WARNING = re.compile(r"-W(?![lap],)[\w=+-]*")
 _MACRO = re.compile(r"[A-Za-z_]\w*(?:\([\w, .]*\))?(?:=.*)?")
+_STANDARD = re.compile(r"(?:c|gnu)\+\+(17|20)")
+_CPP20 = re.compile(
+    r"C\+\+20|\b(?:concept|requires|consteval|constinit)\b|"
+    r"\bstd::(?:integral|floating_point|same_as|convertible_to|invocable|span|bit_cast|popcount|numbers|ranges|remove_cvref|type_identity)"
+)
 _LIBRARY = re.compile(r":?[\w.+-]+")
 _DEVICE_SWITCHES = {"use-fast-math": "--use_fast_math", "extra-device-vectorization": "--extra-device-vectorization"}
 _DEVICE_VALUES = {
@@ -38,8 +46,9 @@ _PTXAS = re.compile(
 @dataclass(slots=True, kw_only=True)
 class RequestedFlags:
     """Flags of a submission that count. device: words for nvcc; macros: a name's definition, None where it is to be undefined;
-    libraries: as `-lNAME`."""
+    libraries: as `-lNAME`; standard: of C++, None: the language's own."""
 
+    standard: str | None = None
     device: list[str] = field(default_factory=list)
     macros: dict[str, str | None] = field(default_factory=dict)
     include_dirs: list[str] = field(default_factory=list)
@@ -50,6 +59,12 @@ class RequestedFlags:
         """A compiler's own macros, without those that the submission takes back, and the submission's."""
         remaining = (macro for macro in defaults if macro.partition("=")[0] not in self.macros)
         return (*remaining, *filter(None, self.macros.values()))
+
+    def headers(self, way: Headers) -> Headers:
+        """A way to answer includes, with the submission's standard, macros and directories."""
+        standard, directories = self.standard or way.standard, (*way.include_dirs, *self.include_dirs)
+        defines, requested = self.defines(way.defines), frozenset(self.macros)
+        return replace(way, standard=standard, defines=defines, include_dirs=directories, requested_macros=requested)
 
     def remarks(self, asker: str) -> tuple[str, ...]:
         """The sentence on the flags that are not used, if there are any."""
@@ -65,6 +80,21 @@ def read(
         for flag, value in _flags(flags, reader):
             take(flag, value)
     return reader.flags
+
+
+def directed(texts: Iterable[str], *, emulated: bool) -> RequestedFlags:
+    """Those of the directives in sources, which are nvcc's."""
+    device = [value for text in texts for value in directives_of(text, "flags")]
+    return read(host=(), device=device, linker=(), emulated=emulated, is_own=lambda directory: False)
+
+
+def with_standard(log: str, standard: str) -> str:
+    """A compiler's log, which names the flag at its first error where that is in C++20 and the sources are compiled as C++17."""
+    lines = log.split("\n")
+    at = next((number for number, line in enumerate(lines) if re.search(r"\berror\b", line)), None)
+    if standard == "17" and at is not None and _CPP20.search("\n".join(lines[at : at + 2])):  # what it says, and the line that it quotes
+        lines[at] += "; this is compiled as C++17, and for C++20 a line // grader: flags=-std=c++20 is needed"
+    return "\n".join(lines)
 
 
 def _flags(texts: Sequence[str], reader: _Reader) -> Iterator[tuple[str, str | None]]:
@@ -108,9 +138,10 @@ class _Reader:
             else:
                 self.flags.macros[re.split(r"[(=]", text)[0]] = text if flag[1] == "D" else None
         elif name == "std":
-            standard = flag.partition("=")[2] or value or ""
-            if standard.removeprefix("gnu").removeprefix("c") != "++20":
+            if (standard := _STANDARD.fullmatch(flag.partition("=")[2] or value or "")) is None:
                 self.unused(flag, value)
+            else:
+                self.flags.standard = standard[1]
         elif name not in {"O2" if self._emulated else "O3", *_ALWAYS, *_QUIET} and _WARNING.fullmatch(flag) is None:
             self.unused(flag, value)
 

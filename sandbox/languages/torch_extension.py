@@ -49,8 +49,8 @@ def headers_of(sources: Mapping[str, str], place: Path, device_kind: str) -> Ite
     common = (*DEFINES, *device.torch_defines)
     if (light := box_module("torch_headers")) is not None:
         prepared = light.prepare(sources, place, emulated=device.emulates_cuda)
-        yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, defines=(*common, *prepared.defines))
-    yield Headers(name=FULL, include_dirs=tuple(torch_include_dirs()), defines=common)
+        yield prepared if isinstance(prepared, str) else dataclasses.replace(prepared, standard="20", defines=(*common, *prepared.defines))
+    yield Headers(standard="20", name=FULL, include_dirs=tuple(torch_include_dirs()), defines=common)
 
 
 def libraries(device_kind: str) -> list[str]:

@@ -15,6 +15,7 @@ from sandbox.protocol.entry_points import load_named
 
 GROUP = "grader.languages"
 C_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx")
+CUDA_SUFFIXES = (".cu", ".cu.cpp", ".cu.cc", ".cu.cxx")  # of what the device's compiler gets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from grader.v1 import submission_pb2
 from grader.verdict.compiler_diagnostics import compiler_diagnostics, defined_twice, first_error
 from grader.views.sanitize import escape_unprintable, one_line
 from sandbox.judge.library_use import jit_functions
+from sandbox.protocol.directives import directives_of
 from sandbox.protocol.languages import languages as known_languages
 from sandbox.protocol.source_tokens import PYTHON, C, tokens
 from tests import fakes
@@ -33,7 +34,7 @@ from tests.unit.step_counts import call_steps, pattern_steps
 SOUPS = (
     "a::b<c>::", ")~", "/* ==", "*/ template", "<! !", "a", " ", "\n", "\\\n", "\\ ", "a\n", "x1;", "(", "[{", "f(",
     "def f(", "def f(a):\n", "lambda a,", "-", "@", " #", "#\n", "#include <", '"', '""', "'", '"""', "'''", 'R"(',
-    'R"a(x)b"', "\\\"", "/*", "/*/", "//", "// grader: destination=", "1'", "\t", "\u202e", "\x1b[",
+    'R"a(x)b"', "\\\"", "/*", "/*/", "//", "// grader: destination=", "// grader: flags=", " flags=", "1'", "\t", "\u202e", "\x1b[",
     "k.cu(1): error: ", "k.cu:1:1: error: ", "ld: k.cu:(.text): multiple definition of `", 'File "k.py", line 1',
     " at line 1 of ", "../", "jit(", "@jit\ndef f", "a" + " " * 99 + "$",
 )  # fmt: skip
@@ -57,6 +58,7 @@ READERS: dict[str, Callable[[str], object]] = {
         for name in known_languages()
     },
     "the labels": lambda text: check_labels([text], text, {text: text}),
+    "the directives": lambda text: directives_of(text, "flags"),
     "the tokens of C++": lambda text: list(tokens(C, text)),
     "the tokens of Python": lambda text: list(tokens(PYTHON, text)),
     "the functions that are compiled just in time": lambda text: list(jit_functions(text.encode())),
@@ -72,6 +74,7 @@ MODULES = (
     "grader.api.resource_names",
     "grader.grading.pipeline",
     "grader.intake.gate",
+    "sandbox.protocol.directives",
     "sandbox.protocol.source_tokens",
     "sandbox.judge.library_use",
     "sandbox.protocol.languages",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.compilers import requested_flags
+from sandbox.compilers.headers import Headers
 from sandbox.compilers.requested_flags import RequestedFlags
 
 
@@ -35,7 +36,37 @@ def test_flags_that_optimise_device_code_reach_nvcc(given, words):
 
 def test_what_is_always_done_needs_no_words():
     always = "-O3 -std=c++20 -lineinfo --expt-relaxed-constexpr --extended-lambda -Xcompiler -fPIC,-Wall -w -Wno-x"
-    assert read(device=always.split()) == RequestedFlags()
+    assert read(device=always.split()) == RequestedFlags(standard="20")
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+@pytest.mark.parametrize(
+    ("given", "standard"),
+    [(["-std=c++17"], "17"), (["--std", "c++20"], "20"), (["-std=gnu++17"], "17"), (["-std=c++20 -std=c++17"], "17"), (["-O3"], None)],
+)
+def test_the_last_standard_is_that_of_all_files(where, given, standard):
+    """For nvcc and g++ alike; where none is named it is the language's own."""
+    flags = read(**{where: given})
+    assert (flags.standard, flags.unused) == (standard, [])
+    assert flags.headers(Headers(standard="20")).standard == (standard or "20")
+
+
+@pytest.mark.parametrize("standard", ["17", "20"])
+@pytest.mark.parametrize(
+    ("log", "names_flag"),
+    [
+        ("k.cu:2:11: error: ‘std::floating_point’ has not been declared\n    2 | template <std::floating_point T>\n", True),
+        ('k.cu(1): error: identifier "concept" is undefined\n  template <class T> concept C = true;\n', True),
+        ('k.cu(1): error: expected a ";"\n  template <class T> void k(T* x) requires (sizeof(T) > 2) {}\n', True),
+        ("k.cu:1:1: error: ‘x’ was not declared\n    1 | y = x;\nk.cu:9:1: error: ‘concept’ does not name a type\n", False),
+        ("k.cu(9): warning #3288-D: explicit lambda template parameters are a C++20 feature\nk.cu(3): error: no x\n", False),
+    ],
+)
+def test_an_error_in_cpp20_names_the_flag(log, names_flag, standard):
+    """The first one, whose words or line are of C++20; any other is left as it is."""
+    explained = requested_flags.with_standard(log, standard)
+    assert (explained != log) is (names_flag and standard == "17")
+    assert explained == log or explained.splitlines()[0].endswith("// grader: flags=-std=c++20 is needed")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +75,8 @@ def test_what_is_always_done_needs_no_words():
         ["-arch=sm_70"],
         ["-gencode", "arch=compute_70,code=sm_70"],
         ["--gpu-architecture", "sm_70"],
-        ["-std=c++17"],
+        ["-std=c++14"],
+        ["-std=c++17x"],
         ["-O1"],
         ["-I/usr/include"],
         ["-march=native"],
@@ -60,7 +92,7 @@ def test_a_flag_that_is_not_used_is_reported(given):
     assert flags.remarks("mine") == (f"mine: {' '.join(given)}: {requested_flags.NOT_USED}",)
 
 
-@pytest.mark.parametrize("where", ["host", "device", "linker"])
+@pytest.mark.parametrize("where", ["host", "device", "linker", "directive"])
 @pytest.mark.parametrize(
     "given",
     [
@@ -99,8 +131,9 @@ def test_a_flag_that_is_not_used_is_reported(given):
     ],
 )
 def test_nothing_that_reads_writes_or_starts_a_file_gets_through(where, given):
-    """Whichever list it stands in, in one word or two."""
-    flags = read(**{where: given})
+    """Whichever list it stands in, in one word or two, and in a line of a source."""
+    line = f"// grader: flags={' '.join(given)}".replace("\n", " ")
+    flags = requested_flags.directed([line], emulated=False) if where == "directive" else read(**{where: given})
     # `-DX=1` before a line break is a macro of its own; what follows it is not.
     assert flags == RequestedFlags(macros=flags.macros, unused=flags.unused) and set(flags.macros) <= {"X"}
     assert "\n" not in "".join(filter(None, flags.macros.values())) and flags.unused

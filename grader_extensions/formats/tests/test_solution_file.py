@@ -67,6 +67,15 @@ def test_destination_passing_style_decides_how_the_entry_is_called(path: Path, s
     assert all(one.content.startswith(contents[one.path]) for one in found.sources)
 
 
+def test_compile_options_of_compiled_code_are_a_line_of_flags() -> None:
+    """After the other directive, in one line whatever they hold. Of Python a note says that they are not used."""
+    options = {"cuda_cflags": ["-O3", "-Xptxas -v\n-DTILE=4"], "ld_flags": None}
+    source = parsed(test_flashinfer.changed(json.loads(CUDA.read_text()), "spec", "compile_options", value=options)).sources[0].content
+    assert source.splitlines()[-1] == "// grader: destination=true flags=-O3 -Xptxas -v -DTILE=4"
+    python = parsed(test_flashinfer.changed(json.loads(PYTHON.read_text()), "spec", "compile_options", value=options))
+    assert "flags" not in python.sources[0].content and python.notes[0].startswith("compile_options of s.json are not used: -O3")
+
+
 def test_the_directive_works_without_a_solution_file() -> None:
     """In any file, in a comment of its own; it is not for raw CUDA, which has its outputs anyway."""
 

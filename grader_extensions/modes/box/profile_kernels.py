@@ -110,7 +110,7 @@ class CompilingLoader(python_extensions.Loader):
                 )
                 language = ExtensionLanguage(extension=extension, flags=flags, user_paths=())
                 job = replace(self._job, language="torch_extension", entry="", sources=tuple(names.values()))
-                profile_cuda(job, language, place / "files", place / "made", self._found, flags=flags.device)
+                profile_cuda(job, language, place / "files", place / "made", self._found, flags)
         return NotRun(extension.name)
 
 

@@ -24,14 +24,16 @@ from typing import Any
 from grader_extensions.modes.box.numba_ptx import nvidia_file
 from sandbox.box_init import PR_SET_DUMPABLE
 from sandbox.builder.build import new_directory
-from sandbox.compilers import nvcc, ptxas, steps
+from sandbox.compilers import nvcc, ptxas, requested_flags, steps
 from sandbox.compilers.headers import Headers
+from sandbox.compilers.requested_flags import RequestedFlags
 from sandbox.languages import implementation
 from sandbox.languages.python_build import START, module_files, spawn
 from sandbox.languages.python_module import ModuleDirectory, choose_main, entries
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import FILE_LIMIT_BYTES, PROFILE_NOTE, leave
 from sandbox.protocol.devices import DeviceKind
+from sandbox.protocol.languages import CUDA_SUFFIXES
 from sandbox.protocol.wire import ToolOutcome
 
 FILE_COUNT_LIMIT = 56
@@ -87,18 +89,22 @@ class ProfileFindings:
 
 
 def profile_cuda(
-    job: wire.BuildJob, language: Any, files: Path, place: Path, findings: ProfileFindings, *, flags: Sequence[str] = ()
+    job: wire.BuildJob, language: Any, files: Path, place: Path, findings: ProfileFindings, flags: RequestedFlags | None = None
 ) -> None:
-    """job: for the device `cuda`, with an architecture. files: the submitted ones; place: an empty directory; flags: for nvcc."""
+    """job: for the device `cuda`, with an architecture. files: the submitted ones; place: an empty directory; flags: None: those of the
+    sources' directives."""
     if shutil.which("nvcc") is None:
         for name in (NVCC, PTXAS, "nvdisasm"):
             findings.tool(name, ToolOutcome.UNAVAILABLE, "it needs nvcc, which is not on the PATH here; install the CUDA toolkit")
         return
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
-    if not any(path.endswith(".cu") for path in sources):
+    if not any(path.endswith(CUDA_SUFFIXES) for path in sources):
         findings.tool(NVCC, ToolOutcome.UNAVAILABLE, "no file ends in .cu")
         return
-    compiler = nvcc.prepare(job, sources, files, place, flags)
+    flags = flags or requested_flags.directed(sources.values(), emulated=False)
+    ways = [way for way in language.headers(job, sources, new_directory(place / "headers")) if isinstance(way, Headers)]
+    ways = [flags.headers(way) for way in ways]
+    compiler = nvcc.prepare(job, sources, files, place, (f"-std=c++{ways[0].standard}", *flags.device))
     if isinstance(compiler, nvcc.Plain):
         findings.tool(NVCC, ToolOutcome.UNAVAILABLE, "this version of nvcc does not say what it runs, so its PTX can't be kept")
         return
@@ -108,15 +114,14 @@ def profile_cuda(
     header.parent.mkdir(parents=True)
     header.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n", "utf-8")
     result, attempt = steps.StepsResult(succeeded=False, log=""), place
-    for number, headers in enumerate(language.headers(job, sources, new_directory(place / "headers"))):
-        if isinstance(headers, Headers):
-            headers = replace(headers, include_dirs=(*headers.include_dirs, str(stubs)))
-            attempt = new_directory(place / f"attempt-{number}")
-            paths = enumerate(path for path in sources if path.endswith(".cu"))
-            plan = [step for index, path in paths for step in compiler.compile(path, index, headers, attempt)]
-            result = steps.run(plan, attempt, timeout_s=ATTEMPT_S)
-            if result.succeeded:
-                break
+    for number, way in enumerate(ways):
+        headers = replace(way, include_dirs=(*way.include_dirs, str(stubs)))
+        attempt = new_directory(place / f"attempt-{number}")
+        paths = enumerate(path for path in sources if path.endswith(CUDA_SUFFIXES))
+        plan = [step for index, path in paths for step in compiler.compile(path, index, headers, attempt)]
+        result = steps.run(plan, attempt, timeout_s=ATTEMPT_S)
+        if result.succeeded:
+            break
     texts = {path: path.read_text("utf-8", "replace") for path in sorted(attempt.rglob("*.ptx"))}
     if not result.succeeded or not texts:
         findings.tool(NVCC, ToolOutcome.FAILED, f"it does not compile for {findings.architecture}; nvcc.log has the reason")

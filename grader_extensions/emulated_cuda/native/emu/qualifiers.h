@@ -40,7 +40,7 @@
 #define EMU_OUTLINE inline
 #endif
 // One %fs-relative load instead of a call; the few bytes fit in what the loader keeps for libraries opened later.
-#define EMU_THREAD_LOCAL constinit thread_local __attribute__((tls_model("initial-exec"), visibility("hidden")))
+#define EMU_THREAD_LOCAL __constinit thread_local __attribute__((tls_model("initial-exec"), visibility("hidden")))
 
 #define EMU_VECTOR(T, name, a2, a4)                                                                             \
     struct name##1 { T x; };                                                                                    \

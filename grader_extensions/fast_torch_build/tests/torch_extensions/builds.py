@@ -73,7 +73,7 @@ def build_together(extensions: Sequence[Extension], folder: Path) -> Path:
     folder.mkdir()
     headers = Headers(name="full", include_dirs=tuple(torch_include_dirs()), defines=torch_extension.DEFINES)
     (folder / "all.cpp").write_text(_one_text(extensions, folder), "utf-8")
-    flags = [*emulation.compile_flags(), *host_compiler.include_flags(headers, device=emulation.include_dirs()), f"-I{folder}"]
+    flags = [*emulation.compile_flags("20"), *host_compiler.include_flags(headers, device=emulation.include_dirs()), f"-I{folder}"]
     libraries = torch_extension.libraries("emulated")
     command = ["g++", *flags, "-w", "-shared", "all.cpp", "-o", "all.so", "-x", "none", *libraries]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S)

@@ -21,7 +21,7 @@ inline constexpr memory_order memory_order_acq_rel = memory_order::acq_rel;
 inline constexpr memory_order memory_order_seq_cst = memory_order::seq_cst;
 }  // namespace std
 using std::thread_scope;
-using enum std::thread_scope;
+using std::thread_scope_system, std::thread_scope_device, std::thread_scope_block, std::thread_scope_thread;
 using std::memory_order;
 using std::memory_order_relaxed;
 using std::memory_order_consume;
@@ -45,7 +45,7 @@ inline void let_others_run() {
 namespace cuda {
 
 EMU_INLINE void atomic_thread_fence(memory_order order, thread_scope scope = thread_scope_system) {
-    if (order == memory_order::relaxed) return;
+    if (order == memory_order_relaxed) return;
     scope == thread_scope_block || scope == thread_scope_thread ? __threadfence_block() : __threadfence();
 }
 inline void atomic_signal_fence(memory_order) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
@@ -74,7 +74,7 @@ class AtomicOperations {
 
 public:
     using value_type = T;
-    static constexpr Order strongest = Order::seq_cst;
+    static constexpr Order strongest = cuda::memory_order_seq_cst;
     static constexpr bool is_always_lock_free = true;
 
     bool is_lock_free() const { return true; }
@@ -165,9 +165,9 @@ class atomic_flag {
 public:
     atomic_flag() = default;
     constexpr atomic_flag(bool value) : value_(value) {}
-    bool test_and_set(memory_order = memory_order::seq_cst) { return value_.exchange(1) != 0; }
-    bool test(memory_order = memory_order::seq_cst) const { return value_.load() != 0; }
-    void clear(memory_order = memory_order::seq_cst) { value_.store(0); }
+    bool test_and_set(memory_order = memory_order_seq_cst) { return value_.exchange(1) != 0; }
+    bool test(memory_order = memory_order_seq_cst) const { return value_.load() != 0; }
+    void clear(memory_order = memory_order_seq_cst) { value_.store(0); }
 
 private:
     atomic<int> value_;

@@ -33,8 +33,8 @@ struct Clock {
     static constexpr uint32_t host = 1024;        // no kernel runs
     bool counts = false;                          // whether accesses of this block are counted
 };
-inline constinit Clock clock;
-inline constinit const void* last_code = nullptr;  // of the last access that was checked
+inline __constinit Clock clock;
+inline __constinit const void* last_code = nullptr;  // of the last access that was checked
 
 // A thread's number in its block (10 bits) and where it was in the code, in units of 4 bytes (22 bits): a call is 5 bytes long, so what
 // lies before the rounded return address still belongs to it.  A new block clears the cells of shared memory.
@@ -75,20 +75,20 @@ struct Regions {
     Region* list = nullptr;
     size_t count = 0, capacity = 0;
 };
-inline constinit Regions regions;
+inline __constinit Regions regions;
 
 // Pages by number, with open addressing; a cache of direct hits in front of it also holds the pages that have no shadow.
 struct PageTable {
     Page** slots = nullptr;
     size_t capacity = 0, count = 0;
 };
-inline constinit PageTable pages;
+inline __constinit PageTable pages;
 struct CacheEntry {
     uintptr_t number;
     Page* page;
 };
 inline constexpr unsigned cache_entries = 512;
-inline constinit CacheEntry page_cache[cache_entries] = {};
+inline __constinit CacheEntry page_cache[cache_entries] = {};
 
 EMU_RAW inline size_t slot_of(uintptr_t number, size_t capacity) { return (number * 0x9e3779b97f4a7c15ull >> 20) & (capacity - 1); }
 
@@ -283,7 +283,7 @@ struct Findings {
     char log[512] = {};
     bool prepared = false;
 };
-inline constinit Findings findings{};
+inline __constinit Findings findings{};
 
 // Where this library lies, and the log's name; found out once, not in a signal handler.
 EMU_COLD inline void prepare() {
@@ -414,7 +414,7 @@ struct Order {
     Fences fences[scopes];
     bool lanes_used, warps_used, fences_used;
 };
-inline constinit Order order{};
+inline __constinit Order order{};
 
 // When an address was last written behind a fence, by an atomic or as a volatile.
 struct Release {
@@ -422,8 +422,8 @@ struct Release {
     uint32_t times[scopes];
 };
 inline constexpr unsigned release_slots = 4096;
-inline constinit Release releases[release_slots] = {};
-inline constinit bool any_release = false;
+inline __constinit Release releases[release_slots] = {};
+inline __constinit bool any_release = false;
 
 EMU_RAW inline void reset_order() {
     if (order.lanes_used) emu_libc_memset(order.lanes, 0, sizeof order.lanes);
@@ -541,7 +541,7 @@ struct Variables {
     Variable list[64];
     unsigned count;
 };
-inline constinit Variables variables{};
+inline __constinit Variables variables{};
 
 EMU_RAW inline const Variable* variable_at(uintptr_t address) {
     for (unsigned i = 0; i < variables.count; ++i)
@@ -676,15 +676,15 @@ struct PendingWrite {
     char before[16];
     bool waits;
 };
-inline constinit PendingWrite pending{};
+inline __constinit PendingWrite pending{};
 
 // A plain read of what atomics write: harmless if the thread then compares and swaps there, as loops over atomicCAS begin.
 struct Suspect {
     Conflict conflict;
     bool waits;
 };
-inline constinit Suspect suspects[1024] = {};
-inline constinit bool any_suspect = false;
+inline __constinit Suspect suspects[1024] = {};
+inline __constinit bool any_suspect = false;
 
 EMU_COLD inline void settle_pending() {
     pending.waits = false;
@@ -850,7 +850,7 @@ struct Barriers {
     uint32_t skipped, skipped_last;
     char skipped_text[300];
 };
-inline constinit Barriers barriers{};
+inline __constinit Barriers barriers{};
 
 EMU_RAW inline void reset_barriers() { emu_libc_memset(&barriers, 0, sizeof barriers); }
 
@@ -886,7 +886,7 @@ EMU_COLD __attribute__((format(printf, 4, 5))) inline void report_barrier(Severi
 }
 
 // Where bar.sync 0 stands, which is the same barrier as __syncthreads().
-inline constinit const void* barrier_code = nullptr;
+inline __constinit const void* barrier_code = nullptr;
 EMU_RAW inline void barrier_called_at(const void* code) { barrier_code = code; }
 
 EMU_RAW inline __attribute__((always_inline)) void barrier_reached(const void* code) {

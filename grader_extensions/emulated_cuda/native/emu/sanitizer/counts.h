@@ -65,7 +65,7 @@ struct AccessCounts {
     unsigned long long accesses, counted_blocks, blocks, launches;
     bool partial, paused;
 };
-inline constinit AccessCounts counts{};
+inline __constinit AccessCounts counts{};
 
 EMU_RAW inline uint32_t take_chunk() {
     uint32_t number = counts.free_chunk;

@@ -40,7 +40,7 @@ struct Locals {
     unsigned live = 0;             // variables of all threads
     uint64_t unwritten_bytes = 0;  // of them: 0 most of the time
 };
-inline constinit Locals locals{};
+inline __constinit Locals locals{};
 
 EMU_RAW inline LocalPage* local_page(uintptr_t number, bool wanted) {
     for (size_t at = slot_of(number, local_page_limit);; at = (at + 1) % local_page_limit) {
@@ -593,8 +593,8 @@ struct FailedLaunch {
     uint32_t place;
     const char* error;
 };
-inline constinit FailedLaunch failed_launch{};
-inline constinit const void* launch_code = nullptr;  // of the launch that is being made
+inline __constinit FailedLaunch failed_launch{};
+inline __constinit const void* launch_code = nullptr;  // of the launch that is being made
 
 EMU_COLD inline void launch_here() { launch_code = EMU_CODE; }
 

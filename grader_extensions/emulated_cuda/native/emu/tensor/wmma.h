@@ -98,6 +98,8 @@ template <class T>
 constexpr int places(int elements) { return std::is_same_v<T, __half> ? 16 : different(elements); }
 template <class T>
 constexpr int words(int elements) { return is_packed<T> ? 1 : places<T>(elements); }
+template <class T>
+using Deduced = typename std::enable_if<true, T>::type;  // from another parameter
 
 }  // namespace wmma
 }  // namespace emu
@@ -226,12 +228,12 @@ void load_matrix_sync(fragment<Use, m, n, k, T, Layout>& a, const void* p, unsig
     emu::wmma::load_packed(a, p, ldm, emu::wmma::Element<T>::Type::bits);
 }
 template <int m, int n, int k, class T>
-void load_matrix_sync(fragment<accumulator, m, n, k, T>& c, const std::type_identity_t<T>* p, unsigned ldm, layout_t layout) {
+void load_matrix_sync(fragment<accumulator, m, n, k, T>& c, const emu::wmma::Deduced<T>* p, unsigned ldm, layout_t layout) {
     bool rows = layout == mem_row_major;
     emu::wmma::load(c, p, ldm, rows, rows ? n : m, m * n / 32, &emu::in_accumulator<m, n>);
 }
 template <int m, int n, int k, class T>
-void store_matrix_sync(std::type_identity_t<T>* p, const fragment<accumulator, m, n, k, T>& c, unsigned ldm, layout_t layout) {
+void store_matrix_sync(emu::wmma::Deduced<T>* p, const fragment<accumulator, m, n, k, T>& c, unsigned ldm, layout_t layout) {
     bool rows = layout == mem_row_major;
     emu::wmma::store(p, c, ldm, rows, rows ? n : m, &emu::in_accumulator<m, n>);
 }
