@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
 from grader.api.messages import problem_to_proto
 from grader.cli.starter import render, starter
+from grader.verdict.timing_audit import impossible
 from sandbox.compilers import entry_signature
 from sandbox.devices import Arena
 from sandbox.devices.clock import RunCopies, TrainTime
@@ -27,12 +30,14 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.baseline import runner_job
+    from sandbox.judge.baseline import Baseline, runner_job
     from sandbox.judge.baseline_process import _load
     from sandbox.judge.explain import explain
     from sandbox.judge.tolerance import unwritten_mask
     from sandbox.judge.trial import BAND_BYTES, RunOptions, WorkloadContext, judge_run, place, run
     from sandbox.languages.torch_extension import copy_out, order_of
+    from tests.unit.test_lane import PROBLEM as LANE_PROBLEM
+    from tests.unit.test_lane import judged
 
 ARENA_BYTES = 1 << 20
 X = wire.TensorSpec(name="x", dtype="float32", shape=("n",), inout=True)
@@ -190,6 +195,26 @@ def test_a_baseline_leaves_its_inputs_and_copies_what_is_separate() -> None:
     assert bound.finish is not None
     bound.finish(bound.launch())
     assert [float(tensor[0]) for tensor in (y, x, out)] == [1.0, 2.0, 1.0]
+
+
+@pytest.mark.slow
+def test_a_sort_is_not_held_to_a_claim_on_what_is_sorted(tmp_path: Path, baseline: Baseline) -> None:
+    """do_bench launches it on its own results. The control: the same claim of a kernel that is not in place is taken for a lie."""
+    in_place, separate = replace(X, name="a"), replace(X, name="a", inout=False)
+    problem = replace(LANE_PROBLEM, inputs=(in_place,), outputs=(separate,), reference="def reference(a):\n    return a.sort().values\n")
+
+    def kernel(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        (values,) = inputs
+        if bool((values.diff() < 0).any()):
+            time.sleep(0.1)
+            values.copy_(values.sort().values)
+
+    facts = judged(tmp_path, kernel, problem=problem, baseline=baseline, measure_s=0.1)
+    (measurement,) = [fact for fact in facts if isinstance(fact, wire.Measurement)]
+    assert measurement.reported is None and not measurement.reported_confirmed and impossible([measurement]) is None
+    claim, certified = wire.Samples(durations_ns=(10_000,)), wire.Samples(durations_ns=(10**9, 10**9))
+    claimed = replace(measurement, reported=claim, certified=certified, shortest_ns=None, baselines={})
+    assert impossible([claimed]) is not None
 
 
 # -- entries -------------------------------------------------------------------------------------------------------------
