@@ -9,6 +9,7 @@ import json
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -140,7 +141,7 @@ def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
 NAME = "native"
 LAYOUT = "a directory with problem.toml and reference.py"
 SECRET_SIZES = True
-RANK_LIMIT, AXIS_LIMIT = 8, 16  # what the gate between judge and runner has room for
+RANK_LIMIT, AXIS_LIMIT, OUTPUT_LIMIT = 8, 16, 8  # what the gate between judge and runner has room for
 
 _Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 _DType = Literal[
@@ -161,6 +162,7 @@ class _Output(StrictModel):
 
 class _TensorTable(_Output):
     distribution: DistributionSchema = DistributionSchema()
+    role: Literal["inout"] | None = None  # the entry changes it in place
 
 
 class _ToleranceTable(StrictModel):
@@ -221,7 +223,7 @@ class _ProblemFile(StrictModel):
     entry: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] = "solve"
     axes: list[_Identifier] = Field(max_length=AXIS_LIMIT)
     inputs: list[_TensorTable] = Field(min_length=1, max_length=16)
-    outputs: list[_Output] = Field(min_length=1, max_length=8)
+    outputs: list[_Output] = Field(default=[])
     workloads: list[_WorkloadTable] = Field(min_length=1)
     tolerance: _ToleranceTable = _ToleranceTable()
     trials: int = Field(default=3, ge=2, le=100)
@@ -244,6 +246,11 @@ class _ProblemFile(StrictModel):
         for workload in self.workloads:
             if set(workload.axes) != axis_names:
                 raise ValueError(f"workload {workload.id!r} must give exactly the axes {sorted(axis_names)}")
+        if by_value := [tensor.name for tensor in self.inputs if tensor.role and not tensor.shape]:
+            raise ValueError(f"{by_value[0]!r} has no axes, so it goes by value and can't be changed in place; give it an axis")
+        output_count = len(self.outputs) + sum(tensor.role is not None for tensor in self.inputs)
+        if not 1 <= output_count <= OUTPUT_LIMIT:
+            raise ValueError(f"a problem has 1 to {OUTPUT_LIMIT} outputs and inputs with role = 'inout'; this one has {output_count}")
         names = [tensor.name for tensor in tensors]
         if len(set(names)) != len(names):
             raise ValueError("two tensors have the same name; rename one")
@@ -365,7 +372,7 @@ def _spec(parsed: _ProblemFile, reference: str) -> wire.ProblemSpec:
         format=NAME,
         entry=parsed.entry,
         inputs=tuple(_inputs(parsed, reference)),
-        outputs=tuple(wire.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape)) for tensor in parsed.outputs),
+        outputs=tuple(_tensor(table) for table in (*(table for table in parsed.inputs if table.role), *parsed.outputs)),
         workloads=tuple(_workload(parsed, workload) for workload in parsed.workloads),
         tolerance=parsed.tolerance.on_wire(),
         reference=reference,
@@ -390,7 +397,7 @@ def _inputs(parsed: _ProblemFile, reference: str) -> Iterator[wire.TensorSpec]:
             yield wire.TensorSpec(name=axis, dtype="int64", shape=(), distribution=wire.Distribution(kind="constant", high_axis=axis))
             continue
         tensor = next(tensors)
-        yield wire.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape), distribution=tensor.distribution.on_wire())
+        yield replace(_tensor(tensor), distribution=tensor.distribution.on_wire(), inout=tensor.role is not None)
 
 
 def _parameters(reference: str) -> list[str]:
@@ -401,6 +408,10 @@ def _parameters(reference: str) -> list[str]:
         return []
     names = [parameter.arg for last in functions[-1:] for parameter in (*last.posonlyargs, *last.args)]
     return names[: len(names) - len(functions[-1].defaults)] if names else []
+
+
+def _tensor(table: _Output) -> wire.TensorSpec:
+    return wire.TensorSpec(name=table.name, dtype=table.dtype, shape=tuple(table.shape))
 
 
 def _workload(parsed: _ProblemFile, table: _WorkloadTable) -> wire.Workload:

@@ -406,7 +406,7 @@ def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire
         return None
     shown = [workload for workload in spec.workloads if not workload.hidden and workload.device_kind in ("", device_kind)]
     inputs = [tensor for tensor in spec.inputs if language != CUDA or not is_axis(tensor, spec)]
-    tensors = [tuple(replace(tensor, distribution=wire.Distribution()) for tensor in those) for those in (inputs, spec.outputs)]
+    tensors = [tuple(replace(item, distribution=wire.Distribution()) for item in items) for items in (inputs, spec.separate_outputs)]
     return wire.EntryCall(
         inputs=tensors[0],
         outputs=tensors[1],

@@ -44,14 +44,16 @@ class Problem(_message.Message):
     def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., format: _Optional[str] = ..., languages: _Optional[_Iterable[str]] = ..., workloads: _Optional[_Iterable[_Union[Workload, _Mapping]]] = ..., digest: _Optional[str] = ..., entry: _Optional[str] = ..., axes: _Optional[_Iterable[str]] = ..., cuda_signature: _Optional[str] = ..., statement: _Optional[str] = ..., hidden_workload_count: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tolerance: _Optional[_Union[Tolerance, _Mapping]] = ..., sweeps: _Optional[_Iterable[_Union[Sweep, _Mapping]]] = ...) -> None: ...
 
 class Tensor(_message.Message):
-    __slots__ = ("name", "dtype", "shape")
+    __slots__ = ("name", "dtype", "shape", "inout")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
+    INOUT_FIELD_NUMBER: _ClassVar[int]
     name: str
     dtype: str
     shape: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[str]] = ...) -> None: ...
+    inout: bool
+    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[str]] = ..., inout: _Optional[bool] = ...) -> None: ...
 
 class Tolerance(_message.Message):
     __slots__ = ("atol", "rtol", "budget_factor", "allow_lower_precision")

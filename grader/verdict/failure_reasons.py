@@ -71,6 +71,7 @@ _SYMPTOMS = {
     Symptom.BFLOAT16: "The errors look like bfloat16 (7 bits of mantissa); compute in the task's precision",
     Symptom.PREVIOUS_ANSWER: "It is the answer to the inputs of the run before, bit by bit; compute each call's answer from its own inputs",
     Symptom.OUTPUT_READ: "They were computed from what the output held before; clear the output first, and do not multiply it by 0",
+    Symptom.UNCHANGED: "What is to be changed in place is as it was, bit by bit; write the answer there, to the memory of the input",
 }
 
 

@@ -83,8 +83,8 @@ def render(problem: problem_pb2.Problem) -> Iterator[RenderableType]:
     yield plain(f"format: {one_line(problem.format)}, entry: {one_line(problem.entry)}")
     yield Text()
     if problem.inputs or problem.outputs:
-        tensors = [*(("input", tensor) for tensor in problem.inputs), *(("output", tensor) for tensor in problem.outputs)]
-        rows = [(f"{role} {tensor.name}", tensor.dtype, ", ".join(tensor.shape) or "by value") for role, tensor in tensors]
+        roles = starter_files.with_roles(problem)
+        rows = [(f"{role} {tensor.name}", tensor.dtype, ", ".join(tensor.shape) or "by value") for role, tensor in roles]
         yield text_table(("tensor", "dtype", "shape"), rows)
     budget = f"; over all, at most {problem.tolerance.budget_factor:g} times PyTorch's own error against float64"
     tolerance = f"tolerance: {_bound(problem.tolerance)} for each element, integers exactly"
@@ -193,7 +193,9 @@ def starter_text(problem: problem_pb2.Problem, language: str) -> str:
     """
     inputs, outputs = (
         tuple(
-            wire.TensorSpec(name=_identifier(tensor.name), dtype=_identifier(tensor.dtype), shape=tuple(map(one_line, tensor.shape)))
+            wire.TensorSpec(
+                name=_identifier(tensor.name), dtype=_identifier(tensor.dtype), shape=tuple(map(one_line, tensor.shape)), inout=tensor.inout
+            )
             for tensor in tensors
         )
         for tensors in (problem.inputs, problem.outputs)

@@ -5,8 +5,10 @@ Made from what every submitter sees of a problem: its entry, inputs and outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from grader.v1 import problem_pb2
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import PYTHON, torch_signature, without_model
 
@@ -54,10 +56,15 @@ def starter(spec: wire.ProblemSpec, language: str, *, cuda: str, title: str) -> 
     return "\n".join([*_head(spec, title, "#" if language == PYTHON else "//"), *lines]) + "\n" if lines else ""
 
 
+def with_roles(problem: wire.ProblemSpec | problem_pb2.Problem) -> Iterator[tuple[str, Any]]:
+    """Each argument of a problem with its role: input, output, or inout, which is both."""
+    yield from (("inout" if tensor.inout else "input", tensor) for tensor in problem.inputs)
+    yield from (("output", tensor) for tensor in problem.outputs if tensor.name not in [item.name for item in problem.inputs if item.inout])
+
+
 def _head(spec: wire.ProblemSpec, title: str, mark: str) -> list[str]:
-    tensors = [(role, tensor) for role, tensors_of_role in (("input", spec.inputs), ("output", spec.outputs)) for tensor in tensors_of_role]
     lines = [f"grader: problem={spec.problem_id}", title]
-    lines += [f"{role} {tensor.name}: {tensor.dtype}, {' x '.join(map(str, tensor.shape)) or 'by value'}" for role, tensor in tensors]
+    lines += [f"{role} {item.name}: {item.dtype}, {' x '.join(map(str, item.shape)) or 'by value'}" for role, item in with_roles(spec)]
     return [f"{mark} {line}" for line in lines if line]
 
 
@@ -77,7 +84,7 @@ def _torch_extension(spec: wire.ProblemSpec, signature: str) -> list[str]:
     tensors = [tensor for tensor in spec.inputs if tensor.shape]
     options = f"{tensors[0].name}.options()" if tensors else "torch::TensorOptions().device(torch::kCUDA)"
     lines = []
-    for output in spec.outputs:
+    for output in spec.separate_outputs:
         sizes = [_size(axis, spec.inputs, "{name}.size({place})") for axis in output.shape]
         if "" in sizes or output.dtype not in TORCH_DTYPES:
             lines.append(f"torch::Tensor {output.name};  // {_words(output)}")
@@ -85,8 +92,8 @@ def _torch_extension(spec: wire.ProblemSpec, signature: str) -> list[str]:
             lines.append(
                 f"auto {output.name} = torch::empty({{{', '.join(sizes)}}}, {options}.dtype(torch::{TORCH_DTYPES[output.dtype]}));"
             )
-    names = [output.name for output in spec.outputs]
-    lines += [f"// {_TODO}", f"return {names[0] if len(names) == 1 else '{' + ', '.join(names) + '}'};"]
+    names = [output.name for output in spec.separate_outputs]
+    lines += [f"// {_TODO}", *([f"return {names[0] if len(names) == 1 else '{' + ', '.join(names) + '}'};"] if names else [])]
     module = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
     return ["#include <torch/extension.h>", "", f"{signature} {{", *(f"    {line}" for line in lines), "}", "", module]
 
@@ -102,19 +109,20 @@ def _python_function(name: str, inputs: Sequence[wire.TensorSpec], spec: wire.Pr
         *receiver,
         *(f"{tensor.name}: {'torch.Tensor' if tensor.shape else _PYTHON_SCALARS.get(tensor.dtype, 'int')}" for tensor in inputs),
     ]
-    if spec.convention is wire.Convention.DESTINATION:
-        parameters += [f"{output.name}: torch.Tensor" for output in spec.outputs]
+    outputs = spec.separate_outputs
+    if spec.convention is wire.Convention.DESTINATION or not outputs:
+        parameters += [f"{output.name}: torch.Tensor" for output in outputs]
         return [f"def {name}({', '.join(parameters)}) -> None:", f"    # {_TODO}", "    pass"]
     lines, device = [], next((f"{tensor.name}.device" for tensor in inputs if tensor.shape), '"cuda"')
-    for output in spec.outputs:
+    for output in outputs:
         sizes = [_size(axis, inputs, "{name}.shape[{place}]") for axis in output.shape]
         if "" in sizes:
             lines.append(f"{output.name} = None  # {_words(output)}")
         else:
             shape = f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
             lines.append(f"{output.name} = torch.empty({shape}, dtype=torch.{output.dtype}, device={device})")
-    result = "torch.Tensor" if len(spec.outputs) == 1 else "tuple[torch.Tensor, ...]"
-    lines += [f"# {_TODO}", f"return {', '.join(tensor.name for tensor in spec.outputs)}"]
+    result = "torch.Tensor" if len(outputs) == 1 else "tuple[torch.Tensor, ...]"
+    lines += [f"# {_TODO}", f"return {', '.join(tensor.name for tensor in outputs)}"]
     return [f"def {name}({', '.join(parameters)}) -> {result}:", *(f"    {line}" for line in lines)]
 
 

@@ -20,7 +20,7 @@ from grader.errors import SubmissionNotFound
 from grader.model import Caller, Problem, Submission, SubmissionState
 from grader.v1 import problem_pb2, submission_pb2
 from grader.views import formatting
-from grader_extensions.authoring.starter_files import starter
+from grader_extensions.authoring.starter_files import starter, with_roles
 from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.web.site import UNKNOWN_ADDRESS, PageAbsent, Site, attachment, page_number
 from grader_extensions.web.views import PagePosition, competition_head
@@ -164,7 +164,7 @@ def problem(
         "statement": message.statement.strip(),
         "entry": message.entry,
         "signature": message.cuda_signature,
-        "tensors": [_tensor("input", tensor) for tensor in message.inputs] + [_tensor("output", tensor) for tensor in message.outputs],
+        "tensors": [_tensor(role, tensor) for role, tensor in with_roles(message)],
         "tolerance": f"{message.tolerance.atol:g} + {message.tolerance.rtol:g} * |reference| for each element, integers exactly{budget}",
         "axes": list(message.axes),
         "workloads": [

@@ -110,7 +110,7 @@ def _order(parameters: Sequence[_Parameter], call: EntryCall, names: Sequence[st
     pointers = {*range(len(tensors))} - by_value
     # The others are matched where there are as many parameters as arguments of a kind, in their order.
     for is_pointer, is_output, is_float, kind in (
-        (True, True, False, {*range(len(call.inputs), len(tensors))}),
+        (True, True, False, {place for place, tensor in enumerate(tensors) if place >= len(call.inputs) or tensor.inout}),
         (True, False, False, pointers),
         (False, False, True, floats),
         (False, False, False, {*range(len(names) - 1)} - pointers - floats),
@@ -174,8 +174,8 @@ def _tensor_fault(parameter: _Parameter, tensor: TensorSpec, *, is_output: bool)
     views = {(kind, size), ("integer", 1), *([("integer", 2)] if size == 2 else [])}
     if parameter.type is not None and parameter.type not in views:
         return f"is given the {role} {tensor.name}, which is {tensor.dtype}"
-    if is_output and parameter.is_const:
-        return f"is given the output {tensor.name}, which is to be written"
+    if (is_output or tensor.inout) and parameter.is_const:
+        return f"is given the {role} {tensor.name}, which is to be written"
     return None
 
 

@@ -258,7 +258,7 @@ def runner_job(
         language_module=module_of(language),
         entry=entry,
         inputs=problem.inputs,
-        outputs=problem.outputs,
+        outputs=problem.separate_outputs,
         axes=problem.axes,
         convention=problem.convention,
         templates=tuple("" if size.hidden else template for size, template in zip(problem.workloads, templates, strict=False)),

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Sequence
+from itertools import compress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,7 +28,9 @@ COMPILE_CACHE = "GRADER_COMPILE_CACHE"
 COMPILED_ANEW = "torch.compile compiles it anew in every call; its time would be the compiler's"
 
 
-def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
+def _load(reference: Reference, problem: wire.ProblemSpec, job: wire.RunnerJob, arena: Arena) -> Loaded:
+    """A reference. What a kernel changes in place is not copied, like a kernel's."""
+    is_copied = [number is None for number in problem.in_place]
     empty: dict[tuple[int, ...], torch.Tensor] = {}  # made once: a launch of its own would leave the device in this process's hands
 
     def bind(call: Call) -> Bound:
@@ -39,7 +42,7 @@ def _load(reference: Reference, job: wire.RunnerJob, arena: Arena) -> Loaded:
         ]
         targets, blanks = _outputs(call, job, arena, empty)
         return Bound(
-            launch=lambda: reference(arguments),
+            launch=lambda: [*compress(reference(arguments), is_copied)],
             finish=lambda outputs: _copy(outputs, targets),
             blank=(lambda: _copy(blanks, targets)) if call.copy_out else None,
         )
@@ -53,11 +56,12 @@ def _load_probe(job: wire.RunnerJob, arena: Arena, device: Device) -> Loaded:
 
     def bind(call: Call) -> Bound:
         read = [_span(slot, tensor, arena) for slot, tensor in zip(call.inputs, job.inputs, strict=True) if tensor.shape]
+        changed = [_span(slot, tensor, arena) for slot, tensor in zip(call.inputs, job.inputs, strict=True) if tensor.inout]
         if not call.copy_out:
             written = [_span(slot, tensor, arena) for slot, tensor in zip(call.outputs, job.outputs, strict=True)]
-            return Bound(launch=lambda: device.touch(read, written))
+            return Bound(launch=lambda: device.touch(read, [*changed, *written]))
         targets, returned = _outputs(call, job, arena, empty)
-        returned_spans = [(value.data_ptr(), value.nbytes) for value in returned]
+        returned_spans = [*changed, *((value.data_ptr(), value.nbytes) for value in returned)]
         return Bound(
             launch=lambda: device.touch(read, returned_spans),
             finish=lambda _: _copy(returned, targets),
@@ -155,7 +159,7 @@ def run(kind: str, link: socket.socket, requests: Connection, inherited: Sequenc
         problem = wire.decode(requests.recv_bytes()).problem
         job, (gate_fd, arena_fd, artifact_fd, state_fd) = receive_job(link)
         gate, arena = Gate(gate_fd), device.attach_arena(arena_fd, job.arena_bytes)
-        kernels = {number: _load(reference, job, arena) for number, reference in _references_of(problem, device, loaded).items()}
+        kernels = {number: _load(reference, problem, job, arena) for number, reference in _references_of(problem, device, loaded).items()}
         if device.CLOCK is wire.Clock.DEVICE_EVENTS:
             kernels[VARIANTS[PROBE]] = _load_probe(job, arena, device)
         first = gate.announce(VERSION)

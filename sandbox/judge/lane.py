@@ -251,6 +251,7 @@ def _measure(
         trusted=clock.trusted,
         copies=languages()[job.language].returns_outputs
         and problem.convention is not wire.Convention.DESTINATION
+        and bool(problem.separate_outputs)
         and not subject.takes_outputs,
         alone=clock.alone[workload.workload_id],
         budget_s=job.measure_s,

@@ -101,18 +101,21 @@ def fill_with_poison(output: torch.Tensor) -> int:
     return bits
 
 
-def unwritten_mask(output: torch.Tensor, bits: int) -> torch.Tensor:
+def unwritten_mask(output: torch.Tensor, bits: int | None) -> torch.Tensor:
     """A mask of the elements that nobody wrote: this trial's poison, or what memory holds that the kernel allocated: all bits set, by
-    `Device.stir`, or NaN and the largest integer, by torch (torch.utils.deterministic.fill_uninitialized_memory)."""
+    `Device.stir`, or NaN and the largest integer, by torch (torch.utils.deterministic.fill_uninitialized_memory). bits None: an
+    input in place, where only a byte that is no boolean tells."""
     dtype = output.dtype
+    if dtype == torch.bool:
+        return output.view(torch.uint8) > 1
+    if bits is None:
+        return torch.zeros_like(output, dtype=torch.bool)
     if dtype in _NAN:
         if sum_is_finite(output):
             return torch.zeros_like(output, dtype=torch.bool)
         kind, nan, _ = _NAN[dtype]
         raw = output.view(kind)
         return (raw == bits) | (raw == nan) | (raw == ALL_BITS)
-    if dtype == torch.bool:
-        return output.view(torch.uint8) > 1
     if is_narrow(dtype):
         raw = output.view(torch.uint8)
         return (raw == bits) | (raw == ALL_BITS_OF_BYTE) | (raw == _fresh_byte(dtype))
@@ -127,9 +130,9 @@ def _fresh_byte(dtype: torch.dtype) -> int:
     return int(torch.full((1,), torch.nan).to(dtype).view(torch.uint8))
 
 
-def output_was_read(output: torch.Tensor, bits: int) -> bool:
+def output_was_read(output: torch.Tensor, bits: int | None) -> bool:
     """Return whether an element is this trial's poison after an operation on it."""
-    if output.dtype not in _NAN or sum_is_finite(output):
+    if bits is None or output.dtype not in _NAN or sum_is_finite(output):
         return False
     kind, nan, _ = _NAN[output.dtype]
     return bool((output.view(kind) == (bits | nan)).any())

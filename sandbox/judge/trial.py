@@ -1,9 +1,10 @@
 """Runs a kernel once under the judge's eyes: place, publish inputs and poison, go, wait, snapshot; and draws the fact of the run.
 
-Tensors lie in the arena in random order, at random offsets, with a band of random bytes on both sides of each. Outputs are poisoned. Floats
-get a signalling NaN whose payload is random per trial. Integers get a random sentinel, and so do floats of one byte, which have too few
-NaNs. A CPU's arithmetic makes a signalling NaN quiet and keeps its payload (Intel SDM, volume 1, 4.8.3.5), so an element that was computed
-from what its output held before, such as 0 * c, is seen to be written. A GPU's arithmetic makes its own NaN of it.
+Tensors lie in the arena in random order, at random offsets, with a band of random bytes on both sides of each. An output that is an input,
+too, is written like one before every run; the others are poisoned. Floats get a signalling NaN whose payload is random per trial. Integers
+get a random sentinel, and so do floats of one byte, which have too few NaNs. A CPU's arithmetic makes a signalling NaN quiet and keeps its
+payload (Intel SDM, volume 1, 4.8.3.5), so an element that was computed from what its output held before, such as 0 * c, is seen to be
+written. A GPU's arithmetic makes its own NaN of it.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Run:
     inputs: list[torch.Tensor]
     outputs: list[torch.Tensor] = field(default_factory=list)
     unwritten: list[torch.Tensor] = field(default_factory=list)
-    poison_bits: tuple[int, ...] = ()  # what lay in the outputs before
+    poison_bits: tuple[int | None, ...] = ()  # what lay in the outputs before; None: an input
     inputs_modified: bool = False
     out_of_bounds: bool = False
 
@@ -225,26 +226,34 @@ class _RunBuffers:
     targets: list[torch.Tensor]  # the outputs in the arena
     bands: list[torch.Tensor]
     guard: torch.Tensor
+    in_place: tuple[int | None, ...]  # for each output the number of the input that it is
 
     def copies(self, outputs: list[torch.Tensor]) -> RunCopies:
         """Return the copies of a run. outputs: private, with the poison that is published, for the snapshot.
 
-        The poison goes last: what a runner wrote before its inputs were there is gone, so that no part of the work can be done early.
+        What a kernel may write goes last, poison or an input: what a runner wrote before its inputs were there is gone, so that no part of
+        the work can be done early.
         """
-        inputs = [(target, memory_of(private)) for target, private in zip(self.places, self.drawn, strict=True) if target is not None]
         read = list(zip(outputs, self.targets, strict=True))
-        return RunCopies(publish=[*inputs, *((target, poison) for poison, target in read)], snapshot=read)
+        changed = [(to, poison if number is None else self.drawn[number]) for (poison, to), number in zip(read, self.in_place, strict=True)]
+        inputs = [
+            (target, memory_of(private))
+            for index, (target, private) in enumerate(zip(self.places, self.drawn, strict=True))
+            if target is not None and index not in self.in_place
+        ]
+        return RunCopies(publish=[*inputs, *changed], snapshot=read)
 
     def inspected(self, result: Run, poison_bits: tuple[int, ...], scratch: tuple[int, ...]) -> Run:
-        """The same, with what it says of the runner's manners. scratch: numbers of the inputs that a kernel may write to."""
+        """The same, with what it says of the runner's manners. scratch: numbers of other inputs that a kernel may write to."""
         modified = any(
-            place is not None and index not in scratch and not same_bytes(place, memory_of(private))
+            place is not None and index not in {*scratch, *self.in_place} and not same_bytes(place, memory_of(private))
             for index, (place, private) in enumerate(zip(self.places, self.drawn, strict=True))
         )
+        poison = tuple(bits if number is None else None for bits, number in zip(poison_bits, self.in_place, strict=True))
         return replace(
             result,
-            unwritten=[unwritten_mask(output, bits) for output, bits in zip(result.outputs, poison_bits, strict=True)],
-            poison_bits=poison_bits,
+            unwritten=[unwritten_mask(output, bits) for output, bits in zip(result.outputs, poison, strict=True)],
+            poison_bits=poison,
             inputs_modified=modified,
             out_of_bounds=not torch.equal(torch.cat(self.bands), torch.cat([self.guard[: len(band)] for band in self.bands])),
         )
@@ -271,7 +280,7 @@ def _scene(
         arena.tensor(shift + slot.offset, tensor.dtype, (slot.element_count,)) if tensor.shape else None
         for slot, tensor in zip(placement.inputs, problem.inputs, strict=True)
     ]
-    return _RunBuffers(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard)
+    return _RunBuffers(key=key, drawn=drawn, places=places, targets=targets, bands=bands, guard=guard, in_place=problem.in_place)
 
 
 def scalars_are_late(bench: WorkloadContext) -> bool:
@@ -297,7 +306,7 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
     return Call(
         operation=Operation.PLACE,
         inputs=slots,
-        outputs=placement.outputs,
+        outputs=tuple(slot for slot in placement.outputs if slot not in placement.inputs),
         axes=tuple(bench.workload.axes[name] for name in problem.axes),
         poison=how.poison_allocations,
         variant=how.variant,
@@ -312,8 +321,8 @@ def _call(placement: Placement, drawn: list[torch.Tensor], bench: WorkloadContex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Slots of inputs and outputs (scalars have no place), and the guard bands as (begin, end) byte offsets. span: how many bytes it takes
-    from begin on; others of its kind may follow at such steps."""
+    """Slots of inputs and outputs (scalars have no place; one that is both has one slot), and the guard bands as (begin, end) byte offsets.
+    span: how many bytes it takes from begin on; others of its kind may follow at such steps."""
 
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
@@ -356,14 +365,14 @@ def working_bytes(problem: wire.ProblemSpec) -> int:
 
 def placement_bytes(problem: wire.ProblemSpec, workload: wire.Workload) -> int:
     """The most that one placement takes."""
-    tensors = (*problem.inputs, *problem.outputs)
+    tensors = (*problem.inputs, *problem.separate_outputs)
     return sum(memory_bytes(tensor, workload) + 2 * BAND_BYTES + WANDER_BYTES + 2 * ALIGN_BYTES for tensor in tensors)
 
 
 def place(problem: wire.ProblemSpec, workload: wire.Workload, spare_bytes: int = 0) -> Placement:
     """Draw a placement that begins in the first spare_bytes. A tensor ends at its last byte: the band begins right behind it."""
     tensors = [(True, index, tensor) for index, tensor in enumerate(problem.inputs)]
-    tensors += [(False, index, tensor) for index, tensor in enumerate(problem.outputs)]
+    tensors += [(False, index, tensor) for index, tensor in enumerate(problem.outputs) if problem.in_place[index] is None]
     _RANDOM.shuffle(tensors)
     inputs = [Slot(offset=0, shape=())] * len(problem.inputs)
     outputs = [Slot(offset=0, shape=())] * len(problem.outputs)
@@ -377,6 +386,7 @@ def place(problem: wire.ProblemSpec, workload: wire.Workload, spare_bytes: int =
         bands += [(first - BAND_BYTES, first), (end, end + BAND_BYTES)]
         (inputs if is_input else outputs)[index] = _slot(tensor, workload, first)
         at = end + BAND_BYTES
+    outputs = [slot if number is None else inputs[number] for slot, number in zip(outputs, problem.in_place, strict=True)]
     return Placement(inputs=tuple(inputs), outputs=tuple(outputs), bands=tuple(bands), begin=begin, span=_align(at) - begin)
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sandbox.compilers.headers import FULL, Headers, torch_directory, torch_include_dirs
 from sandbox.devices import Arena
@@ -24,6 +24,8 @@ from sandbox.protocol.gate import Call, Slot, Status
 
 if TYPE_CHECKING:
     import torch
+
+    Tensors = list[torch.Tensor]
 
 MODULE = "kernel"
 DEFAULT_ENTRY = "forward"
@@ -117,9 +119,10 @@ def bind(kernel: Callable[..., object], call: Call, job: wire.RunnerJob, arena: 
         return Bound(launch=lambda: kernel(*ordered))
     if job.convention is wire.Convention.ARGUMENTS:
         arguments = list(pytree.build(job.templates[call.template_index], arguments))
+    changed = [value for value, tensor in zip(arguments, job.inputs, strict=False) if tensor.inout]
     return Bound(
         launch=lambda: kernel(*arguments),
-        finish=lambda result: copy_out(result, targets, job, call.outputs),
+        finish=lambda result: copy_out(result, targets, job, call.outputs, changed),
         blank=blank(targets, call),
     )
 
@@ -152,17 +155,19 @@ def order_of(parameters: Mapping[str, bool | None], job: wire.RunnerJob, written
     """Return the place of each parameter's argument among inputs, outputs and axes, of an entry that takes its outputs. () where that
     leaves a tensor out, or a parameter.
 
-    Outputs are what is written to, where that is known. Else names decide where every input that is a tensor has its own, and the problem's
-    order where not. parameters: whether each is a tensor, None where that is not known. written: those that are written to.
+    Outputs and inputs in place are what is written to, where that is known. Else names decide where every input that is a tensor has its
+    own, and the problem's order where not. parameters: whether each is a tensor; None: not known. written: those that are written to.
     """
     tensors, count = (*job.inputs, *job.outputs), len(job.inputs)
     names = [*(tensor.name for tensor in tensors), *job.axes]
     is_tensor = [place >= count or bool(tensor.shape) for place, tensor in enumerate(tensors)] + [False] * len(job.axes)
     named = {name: names.index(name) for name in parameters if name in names}
     places: dict[str, int] = {}
-    if len(written) == len(job.outputs):
-        places = {name: count + number for number, name in enumerate(written)}
-        places |= {name: place for name, place in named.items() if name not in places and not count <= place < len(tensors)}
+    changed = [place for place, tensor in enumerate(tensors) if place >= count or tensor.inout]
+    if len(written) == len(changed):
+        is_named = {named.get(name) for name in written} == {*changed}
+        places = {name: named[name] if is_named else place for name, place in zip(written, changed, strict=True)}
+        places |= {name: place for name, place in named.items() if name not in places and place not in changed}
     elif all(tensor.name in parameters for tensor in job.inputs if tensor.shape):
         places = named
     for name, kind in parameters.items():
@@ -221,20 +226,25 @@ def blank(targets: list[torch.Tensor], call: Call) -> Callable[[], None] | None:
     return copy
 
 
-def copy_out(result: object, targets: list[torch.Tensor], job: wire.RunnerJob, slots: Sequence[Slot] = (), *, widens: bool = False) -> None:
+def copy_out(
+    result: object, targets: Tensors, job: wire.RunnerJob, slots: Sequence[Slot] = (), changed: Sequence[Any] = (), *, widens: bool = False
+) -> None:
     """Copy what the kernel returned into the output arena; one tensor, or a tuple or list of them. slots: with strides that a tensor may
-    have as well. widens: float32 is taken for float64,
-    for formats whose references compute in float64 only to be exact."""
+    have as well. changed: inputs that it changes in place, and may return. widens: float32 is taken for float64, for formats whose
+    references compute in float64 only to be exact."""
     import torch
 
-    results = list(result) if isinstance(result, (tuple, list)) else [result]
-    if result is None:
-        outputs = ", ".join(tensor.name for tensor in job.outputs)
-        raise LaunchRefused(
-            Status.WRONG_DTYPE, f"the kernel returned nothing; return {outputs}, or take them as parameters and write there"
-        )
+    results = [] if result is None else list(result) if isinstance(result, (tuple, list)) else [result]
+    for tensor in changed:
+        results = [value for value in results if value is not tensor and not (isinstance(value, torch.Tensor) and _overlap(value, tensor))]
     if len(results) != len(targets):
-        raise LaunchRefused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}")
+        inputs, outputs = (", ".join(tensor.name for tensor in tensors) for tensors in (job.inputs, job.outputs))
+        if result is None:
+            text = f"the kernel returned nothing, and the problem has {inputs} -> {outputs}; return {outputs}, or take it as a parameter"
+            raise LaunchRefused(Status.WRONG_DTYPE, f"{text} and write there")
+        names = ", ".join(tensor.name for tensor in job.inputs if tensor.inout)
+        text = f", next to {names}, which is changed in place: write there" if names else ""
+        raise LaunchRefused(Status.WRONG_SHAPE, f"the kernel returned {len(results)} outputs; the problem has {len(targets)}{text}")
     strides = [slot.strides for slot in slots] or [()] * len(targets)
     # There may be outputs that this workload does not have.
     for value, target, tensor, allowed in zip(results, targets, job.outputs, strides, strict=False):

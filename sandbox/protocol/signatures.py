@@ -45,7 +45,8 @@ def without_model(spec: wire.ProblemSpec) -> wire.ProblemSpec:
 def cuda_signature(spec: wire.ProblemSpec) -> str:
     """How the entry is declared in raw CUDA: inputs (() by value), outputs, axes, stream. "" where the arguments are not known yet."""
     plain = without_model(spec)
-    return f'extern "C" void {entry_in(spec, CUDA)}({cuda_parameters(plain)})' if plain.outputs else ""
+    call = replace(plain, outputs=plain.separate_outputs)
+    return f'extern "C" void {entry_in(spec, CUDA)}({cuda_parameters(call)})' if plain.outputs else ""
 
 
 def is_axis(tensor: wire.TensorSpec, call: wire.ProblemSpec | wire.EntryCall | wire.RunnerJob) -> bool:
@@ -54,9 +55,9 @@ def is_axis(tensor: wire.TensorSpec, call: wire.ProblemSpec | wire.EntryCall | w
 
 
 def cuda_parameters(call: wire.ProblemSpec | wire.EntryCall) -> str:
-    """The parameters of an entry in raw CUDA that is no model."""
+    """The parameters of an entry in raw CUDA that is no model, whose outputs are no inputs."""
     inputs = [
-        f"{C_TYPES[tensor.dtype]} {tensor.name}" if tensor.shape == () else f"const {C_TYPES[tensor.dtype]}* {tensor.name}"
+        f"{'' if tensor.inout or not tensor.shape else 'const '}{C_TYPES[tensor.dtype]}{'*' if tensor.shape else ''} {tensor.name}"
         for tensor in call.inputs
         if not is_axis(tensor, call)
     ]
@@ -66,11 +67,12 @@ def cuda_parameters(call: wire.ProblemSpec | wire.EntryCall) -> str:
 
 
 def torch_signature(spec: wire.ProblemSpec) -> str:
-    """How the entry of a torch extension is declared: tensors and numbers in, outputs returned. "" where that is not known yet."""
+    """How the entry of a torch extension is declared: tensors and numbers in, other tensors returned. "" where that is not known yet."""
     plain = without_model(spec)
     if not plain.outputs:
         return ""
-    result = "torch::Tensor" if len(plain.outputs) == 1 else "std::vector<torch::Tensor>"
+    count = len(plain.separate_outputs)
+    result = "void" if count == 0 else "torch::Tensor" if count == 1 else "std::vector<torch::Tensor>"
     inputs = [f"{'torch::Tensor' if tensor.shape else TORCH_SCALARS.get(tensor.dtype, 'int64_t')} {tensor.name}" for tensor in plain.inputs]
     return f"{result} {FUNCTIONS[TORCH_EXTENSION]}({', '.join(inputs)})"
 

@@ -125,6 +125,7 @@ class Symptom(StrEnum):
     TF32 = "tf32"
     PREVIOUS_ANSWER = "previous_answer"  # the answer to the inputs of the run before
     OUTPUT_READ = "output_read"  # NaN that was computed from what the output held before
+    UNCHANGED = "unchanged"  # what was to be changed in place is as it was
 
 
 class PatternKind(StrEnum):
@@ -219,12 +220,14 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """A tensor argument. shape holds axis names and integers; () is a scalar passed by value (inputs only)."""
+    """A tensor argument. shape holds axis names and integers; () is a scalar passed by value (inputs only). inout: an input that an entry
+    changes in place; the output of its name is what lies there afterwards."""
 
     name: str
     dtype: str  # torch's name: float32, float16, bfloat16, float64, int64, int32, int16, int8, uint8, bool; float8_*, float4_e2m1fn_x2
     shape: tuple[str | int, ...]
     distribution: Distribution = field(default_factory=Distribution)
+    inout: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +312,17 @@ class ProblemSpec:
     rule: str = ""  # what counts as right, for people, where the format has a rule of its own; "": the tolerance
     weights: tuple[TensorSpec, ...] = ()
 
+    @property
+    def in_place(self) -> tuple[int | None, ...]:
+        """For each output the number of the input whose memory it is; None: it has its own."""
+        numbers = {tensor.name: index for index, tensor in enumerate(self.inputs) if tensor.inout}
+        return tuple(numbers.get(tensor.name) for tensor in self.outputs)
+
+    @property
+    def separate_outputs(self) -> tuple[TensorSpec, ...]:
+        """The outputs that have memory of their own: those that an entry takes, or returns."""
+        return tuple(tensor for tensor, number in zip(self.outputs, self.in_place, strict=True) if number is None)
+
 
 # -- jobs ----------------------------------------------------------------------------------------------------------------
 
@@ -370,7 +384,7 @@ class EntryCall:
     distributions; axes: as in ProblemSpec; sizes: the axes of a workload that is not hidden, {} where there is none."""
 
     inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]  # those with memory of their own
     axes: tuple[str, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
     convention: Convention = Convention.POSITIONAL
@@ -385,7 +399,7 @@ class RunnerJob:
     language: str
     entry: str
     inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]  # those with memory of their own
     arena_bytes: int
     convention: Convention = Convention.POSITIONAL
     # Of `DATA` and `ARGUMENTS`: the trees of inputs and outputs, as `sandbox/protocol/pytree.py` writes them; a call says which.

@@ -187,3 +187,44 @@ def test_float8_is_a_type_of_tensors_and_not_of_numbers(tmp_path):
     assert "input 'a' at workload 'n64': a number that goes by value is no float8_e5m2" in wrong(
         tmp_path / "other", 'shape = ["n"] }]\noutputs', 'dtype = "float8_e5m2", shape = [] }]\noutputs'
     )
+
+
+IN_PLACE = """
+name = "step"
+title = "A step in place"
+axes = ["n"]
+inputs = [{ name = "p", shape = ["n"], role = "inout" }, { name = "g", shape = ["n"] }]
+workloads = [{ id = "n64", axes = { n = 64 } }]
+"""
+
+
+def in_place(tmp_path, text=IN_PLACE):
+    return native.load(fakes.write_problem(tmp_path, text=text))
+
+
+def test_an_input_may_be_the_output_too(tmp_path):
+    """It is the first of the outputs; others may follow. The role decides a verdict, so it is in the digest."""
+    spec = in_place(tmp_path).spec
+    assert [tensor.inout for tensor in spec.inputs] == [True, False] and spec.separate_outputs == ()
+    assert spec.outputs == (wire.TensorSpec(name="p", dtype="float32", shape=("n",)),) and spec.in_place == (0,)
+    more = in_place(tmp_path, IN_PLACE + 'outputs = [{ name = "norm", shape = [1] }]\n').spec
+    assert [tensor.name for tensor in more.outputs] == ["p", "norm"] and [tensor.name for tensor in more.separate_outputs] == ["norm"]
+    assert more.digest != spec.digest
+    plain = IN_PLACE.replace(', role = "inout"', "") + 'outputs = [{ name = "p2", shape = ["n"] }]\n'
+    assert "role" not in str(in_place(tmp_path, plain).spec)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('shape = ["n"], role', "shape = [], role", "'p' has no axes, so it goes by value and can't be changed in place; give it an axis"),
+        (', role = "inout"', "", "a problem has 1 to 8 outputs and inputs with role = 'inout'; this one has 0"),
+        ("inout", "in", "inputs.0.role: "),
+        ('axes = ["n"]\n', 'axes = ["n"]\noutputs = [{ name = "p", shape = ["n"] }]\n', "two tensors have the same name"),
+    ],
+)
+def test_what_can_not_be_changed_in_place_is_refused(tmp_path, old, new, said):
+    assert old in IN_PLACE
+    with pytest.raises(ProblemInvalid) as caught:
+        in_place(tmp_path, IN_PLACE.replace(old, new, 1))
+    assert said in str(caught.value)

@@ -1,0 +1,20 @@
+// problem: rotary_in_place
+// why: changes its input, which is the output too; sizes stand between its tensors, as in many a repository
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+__global__ void rotate(float* query, const float* cosine, const float* sine, int64_t heads, int64_t half, int64_t pairs) {
+    const int64_t pair = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (pair >= pairs) return;
+    const int64_t angle = pair / (heads * half) * half + pair % half;
+    float *const first = query + pair / half * 2 * half + pair % half, *const second = first + half;
+    const float before = *first;
+    *first = before * cosine[angle] - *second * sine[angle];
+    *second = *second * cosine[angle] + before * sine[angle];
+}
+
+extern "C" void solve(float* query, int heads, int half, const float* cosine, const float* sine, int tokens, cudaStream_t stream) {
+    const int64_t pairs = static_cast<int64_t>(tokens) * heads * half;
+    if (pairs > 0) rotate<<<static_cast<unsigned>((pairs + 63) / 64), 64, 0, stream>>>(query, cosine, sine, heads, half, pairs);
+}
