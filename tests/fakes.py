@@ -93,7 +93,7 @@ def problem(problem_id: str = "sum", digest: str = "d" * 64) -> Problem:
 
 async def queued_count(ledger: Ledger) -> int:
     """How many wait; runs of rejudges take nobody's room."""
-    return int(await ledger.database.read(lambda connection: connection.execute(QUEUED_COUNT).scalar_one()))
+    return int(await ledger.database.read(lambda connection: QUEUED_COUNT.run(connection)[0][0]))
 
 
 def job(**changes: object) -> wire.Job:

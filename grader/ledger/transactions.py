@@ -86,13 +86,13 @@ def charge(connection: sa.Connection, now: datetime, row: sa.Row[Any]) -> None:
     seconds = (now - row.start_time).total_seconds()
     if seconds <= 0:
         return
-    before = connection.execute(statements.USED, {"by_user": row.share}).scalar_one_or_none()
-    weight = added(before, seconds, now)
-    if before is None:  # clients come and go: with each new share, forget those that count less than a second
-        connection.execute(statements.FORGET_SMALL, {"by_weight": now.timestamp() / HALF_LIFE_S})
-        connection.execute(statements.FIRST_USE, {"user_name": row.share, "log2_weight": weight})
+    before = statements.USED.run(connection, {"by_user": row.share})
+    weight = added(before[0][0] if before else None, seconds, now)
+    if not before:  # clients come and go: with each new share, forget those that count less than a second
+        statements.FORGET_SMALL.run(connection, {"by_weight": now.timestamp() / HALF_LIFE_S})
+        statements.FIRST_USE.run(connection, {"user_name": row.share, "log2_weight": weight})
     else:
-        connection.execute(statements.USE, {"by_user": row.share, "log2_weight": weight})
+        statements.USE.run(connection, {"by_user": row.share, "log2_weight": weight})
 
 
 def added(log2_weight: float | None, seconds: float, now: datetime) -> float:
@@ -127,7 +127,7 @@ def _move(
 
 
 def _moved(connection: sa.Connection, row: sa.Row[Any], now: datetime, state: SubmissionState) -> None:
-    connection.execute(statements.INSERT_EVENT, _move_event(row, now, state))
+    statements.INSERT_EVENT.run(connection, _move_event(row, now, state))
     tell(connection, NewsKind.QUEUED if state is SubmissionState.QUEUED else NewsKind.CHANGED, row.submission_id)
 
 
@@ -170,8 +170,8 @@ def submit(
         _check_room(connection, new_submission.user, queue_limit, policy.user_queue_limit)
     if not problem_known:
         keep_problem(connection, now, problem)
-    number = connection.execute(
-        statements.INSERT_SUBMISSION,
+    ((number,),) = statements.INSERT_SUBMISSION.run(
+        connection,
         {
             **{name: getattr(new_submission, name) for name in _SAME_NAME},
             **{"submission_id": submission_id, "request_id": request_key, "body_digest": digest, "content_digest": content},
@@ -183,12 +183,12 @@ def submit(
             "tags": ",".join(new_submission.tags),
             "annotations": records.to_text(new_submission.annotations) if new_submission.annotations else "",
         },
-    ).scalar_one()
+    )
     if new_submission.tags:
         tags = [{"tag": tag, "user_name": new_submission.user, "number": number} for tag in new_submission.tags]
         connection.execute(sa.insert(submission_tags), tags)
     event = {"number": number, "sequence": 1, "event_time": now, "attempt": 0, "state": SubmissionState.QUEUED, "fact": None}
-    connection.execute(statements.INSERT_EVENT, event)
+    statements.INSERT_EVENT.run(connection, event)
     if earlier is not None:  # its facts stay where they are: no worker takes it, and nobody is charged
         report, source_number, source_attempt = earlier
         columns = records.judged(report)
@@ -221,9 +221,9 @@ def _check_quotas(connection: sa.Connection, now: datetime, user: str, policy: A
 
 def _check_room(connection: sa.Connection, user: str, queue_limit: int, user_limit: int | None) -> None:
     """QueueShareUsed where as many of this user wait as may, QueueFull where as many of all do. user_limit None: no share."""
-    if user_limit is not None and connection.execute(statements.QUEUED_OF_USER, {"by_user": user}).scalar_one() >= user_limit:
+    if user_limit is not None and statements.QUEUED_OF_USER.run(connection, {"by_user": user})[0][0] >= user_limit:
         raise QueueShareUsed(user_limit)
-    if connection.execute(statements.QUEUED_COUNT).scalar_one() >= queue_limit:
+    if statements.QUEUED_COUNT.run(connection)[0][0] >= queue_limit:
         raise QueueFull(queue_limit)
 
 
@@ -256,7 +256,7 @@ def _record_judgement(
 ) -> None:
     """Add a submission's newest judgement, made of the facts that this attempt at the submission of source_number left."""
     about = {"number": row.number, "sequence": row.judgement_count, "problem_digest": row.problem_digest, "create_time": now}
-    connection.execute(statements.INSERT_JUDGEMENT, {**about, "source_number": source_number, "attempt": attempt, **columns})
+    statements.INSERT_JUDGEMENT.run(connection, {**about, "source_number": source_number, "attempt": attempt, **columns})
 
 
 def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:
@@ -318,7 +318,7 @@ def append(connection: sa.Connection, now: datetime, worker_lease: Lease, facts:
     row = _fenced_row(connection, statements.COUNT_EVENTS, worker_lease, by_count=len(facts))
     tell(connection, NewsKind.CHANGED, worker_lease.submission.submission_id)
     if facts:
-        connection.execute(statements.INSERT_EVENT, _fact_events(now, row.number, row.event_count, worker_lease.attempt, facts))
+        statements.INSERT_EVENT.run(connection, *_fact_events(now, row.number, row.event_count, worker_lease.attempt, facts))
         _insert_artifacts(connection, now, row.number, worker_lease.attempt, facts)
 
 
@@ -346,7 +346,7 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     end_time = max(now, worker_lease.submission.start_time or now)
     row = _fenced_row(connection, statements.SETTLE, worker_lease, by_count=len(facts), end_time=end_time, **head)
     events_made = _fact_events(now, row.number, row.event_count - 1, row.attempt, facts)
-    connection.execute(statements.INSERT_EVENT, [*events_made, _move_event(row, now, SubmissionState.SUCCEEDED)])
+    statements.INSERT_EVENT.run(connection, *events_made, _move_event(row, now, SubmissionState.SUCCEEDED))
     _insert_artifacts(connection, now, row.number, row.attempt, facts)
     tell(connection, NewsKind.CHANGED, row.submission_id)
     charge(connection, now, row)
@@ -365,7 +365,7 @@ def amend(connection: sa.Connection, now: datetime, settled: Lease, report: Repo
     if row is not None:
         texts = {"summary": columns["summary"], "report": columns["report"]}
         connection.execute(sa.update(judgements).where(judgements.c.number == row.number).values(texts))
-        connection.execute(statements.INSERT_EVENT, _fact_events(now, row.number, row.event_count, settled.attempt, facts))
+        statements.INSERT_EVENT.run(connection, *_fact_events(now, row.number, row.event_count, settled.attempt, facts))
         _insert_artifacts(connection, now, row.number, settled.attempt, facts)
         tell(connection, NewsKind.CHANGED, settled.submission.submission_id)
 

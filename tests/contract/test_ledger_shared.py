@@ -122,7 +122,7 @@ def test_without_the_lock_the_queue_limit_would_not_hold(url):
         take(second, "b")
         first.commit()
         second.commit()
-        assert first.execute(QUEUED_COUNT).scalar_one() == 3
+        assert QUEUED_COUNT.run(first)[0][0] == 3
         first.rollback()
         first.exec_driver_sql(WRITE_ALONE)
         second.execute(sa.text("SET LOCAL lock_timeout = '50ms'"))

@@ -1,0 +1,56 @@
+"""Statements that are run past SQLAlchemy write, answer and fail as with it."""
+
+from datetime import UTC, datetime
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from grader.ledger.sqlite import engine
+from grader.ledger.statements import FIRST_USE, USE, USED, Prepared
+from grader.ledger.tables import metadata, problems
+
+SECRET = "a text with a secret"
+
+
+@pytest.fixture
+def connection(tmp_path):
+    opened = engine(tmp_path / "l", "BEGIN IMMEDIATE")
+    with opened.begin() as connection:
+        metadata.create_all(connection)
+        yield connection
+    opened.dispose()
+
+
+def rows(*digests):
+    made = datetime(2026, 11, 29, 17, tzinfo=UTC)
+    return [{"digest": digest, "problem_id": "p", "document": SECRET, "create_time": made} for digest in digests]
+
+
+def test_rows_are_written_as_sqlalchemy_writes_them(connection):
+    """One and several, with times converted."""
+    insert = Prepared(sa.insert(problems))
+    insert.run(connection, *rows("a"))
+    insert.run(connection, *rows("b", "c"))
+    connection.execute(sa.insert(problems), rows("d"))
+    written = connection.execute(sa.select(problems).order_by(problems.c.digest)).mappings().all()
+    assert [dict(row) for row in written] == rows("a", "b", "c", "d")
+
+
+def test_parameters_are_those_of_each_call(connection):
+    """What is in the statement itself stays, and a name that is missing is an error, not NULL."""
+    for user, weight in (("u", 1.0), ("v", 2.0)):
+        FIRST_USE.run(connection, {"user_name": user, "log2_weight": weight})
+    USE.run(connection, {"by_user": "v", "log2_weight": 3.0})
+    assert [USED.run(connection, {"by_user": user}) for user in ("u", "v", "w")] == [[(1.0,)], [(3.0,)], []]
+    with pytest.raises(KeyError):
+        USED.run(connection, {"by_users": "u"})
+
+
+def test_an_error_is_sqlalchemys_and_quotes_no_parameter(connection):
+    """The ledger tells errors apart by these, and sources are among the parameters."""
+    insert = Prepared(sa.insert(problems))
+    insert.run(connection, *rows("a"))
+    with pytest.raises(IntegrityError) as raised:
+        insert.run(connection, *rows("a"))
+    assert SECRET not in str(raised.value)
