@@ -160,6 +160,10 @@ def order_of(parameters: Mapping[str, bool | None], job: wire.RunnerJob, written
     """
     tensors, count = (*job.inputs, *job.outputs), len(job.inputs)
     names = [*(tensor.name for tensor in tensors), *job.axes]
+    alike = {name.casefold(): name for name in names}
+    if len(alike) == len(names) and len({name.casefold() for name in parameters}) == len(parameters):
+        parameters = {alike.get(name.casefold(), name): kind for name, kind in parameters.items()}
+        written = [alike.get(name.casefold(), name) for name in written]
     is_tensor = [place >= count or bool(tensor.shape) for place, tensor in enumerate(tensors)] + [False] * len(job.axes)
     named = {name: names.index(name) for name in parameters if name in names}
     places: dict[str, int] = {}

@@ -129,6 +129,7 @@ def test_a_signature_of_pybind11(text: str | None, order: tuple[int, ...] | None
     [
         ("f(Tensor x, Tensor y, Tensor z) -> ()", (0, 1, 2)),
         ("f(Tensor! out, Tensor x, Tensor y, float rows) -> ()", (2, 0, 1, 3)),
+        ("f(Tensor! C, Tensor B, Tensor A) -> ()", (2, 1, 0)),
         ("f(Tensor! b, Tensor x, Tensor y) -> ()", (2, 0, 1)),  # that it is written to says more than a name
         ("f(Tensor a, Tensor c, Tensor(x!) out) -> ()", (0, 1, 2)),
         ("f(Tensor x, Tensor y) -> ()", ()),
@@ -152,13 +153,15 @@ def test_a_schema_of_an_operator(schema: str, order: tuple[int, ...] | None) -> 
         (lambda x, y, out, m, n: None, (0, 1, 2, 3, 4)),
         (lambda c, a, b, n: None, (2, 0, 1, 4)),
         (lambda n, out, b, a: None, (4, 2, 1, 0)),
+        (lambda C, B, A, N: None, (2, 1, 0, 4)),
+        (lambda a, A, b: None, (0, 2, 1)),  # two of one name: A is what is left
         (lambda a, b, c, rows, block=128: None, (0, 1, 2, 3)),
         (functools.wraps(lambda a, b, c: None)(lambda a, b: None), ()),
         (functools.wraps(lambda a, b, c: None)(lambda *given: None), ()),
     ],
 )
 def test_a_function_that_takes_its_outputs_gets_them(kernel, order) -> None:
-    """As LeetGPU's do: by name, and what is left in the problem's order. What has a default is never given."""
+    """As LeetGPU's do: by name, whatever its capitals, and what is left in the problem's order. What has a default is never given."""
     assert python.argument_order(kernel, ROWS) == order
 
 
