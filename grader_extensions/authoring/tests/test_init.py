@@ -1,6 +1,7 @@
 """What `grader-cli init` writes to begin with."""
 
 import ast
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,8 @@ from grader.api.messages import problem_to_proto
 from grader.cli.exits import UsageError
 from grader.v1 import problem_pb2
 from grader_extensions.authoring import starter_files
-from grader_extensions.authoring.commands import starter, starter_languages
+from grader_extensions.authoring.commands import render, starter, starter_languages
+from sandbox.protocol import wire
 from sandbox.protocol.signatures import cuda_signature
 from tests import fakes
 from tests.unit.test_cli_commands import address, run  # noqa: F401  # address is a fixture
@@ -91,3 +93,18 @@ def test_a_file_is_written_once_and_can_be_submitted(address, tmp_path, monkeypa
     assert run("init", "sum", "--server", address, "--out", "-").stdout == before
     assert run("init", "sum", "--server", address, "--out", "none/x.cu").exit_code == 2
     assert "Did you mean 'sum'?" in run("init", "sumn", "--server", address).stderr
+
+
+def test_nothing_is_made_or_returned_that_is_changed_in_place():
+    x = wire.TensorSpec(name="x", dtype="float32", shape=("n",), inout=True)
+    y, out = replace(x, name="y", inout=False), replace(x, name="out", inout=False)
+    stored = replace(fakes.problem(), spec=replace(fakes.problem().spec, inputs=(y, x), outputs=(replace(x, inout=False),)))
+    message = problem_to_proto(replace(stored, languages=("cuda", "torch_extension", "python")))
+    python = starter(message, "python")
+    assert "def solve(y: torch.Tensor, x: torch.Tensor) -> None:" in python and "# inout x: float32, n" in python and "return" not in python
+    extension = starter(message, "torch_extension")
+    assert "void forward(torch::Tensor y, torch::Tensor x) {" in extension and "empty" not in extension and "return" not in extension
+    mixed_spec = replace(stored.spec, outputs=(*stored.spec.outputs, out))
+    mixed = starter(problem_to_proto(replace(stored, spec=mixed_spec, languages=("python",))), "python")
+    assert "-> torch.Tensor:" in mixed and "out = torch.empty(" in mixed and "return out\n" in mixed and "x = " not in mixed
+    assert len(list(render(message))) > 5
