@@ -50,8 +50,7 @@ def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
         case LoadOutcome.RAISED if fault_of(load.message)[0]:
             return _device(load.message, "while its artifact was loaded")
         case LoadOutcome.RAISED:
-            reason = Reason.UNSUPPORTED if _LACKS.search(load.message) else Reason.LOAD
-            return Verdict.RUNTIME_ERROR, reason, f"Loading the artifact failed: {load.message}"
+            return Verdict.RUNTIME_ERROR, Reason.LOAD, f"Loading the artifact failed: {load.message}"
     return _ended(end, load.message)
 
 

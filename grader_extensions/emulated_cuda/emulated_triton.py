@@ -166,30 +166,22 @@ def _remembering_types(numpy_type: Callable[[Any], Any], block_type: Any) -> Cal
 
 
 def tuned_in_place(text: str) -> Iterator[str]:
-    """Yield a sentence on each kernel of a module that the autotuner runs several times, though it writes what it reads. Pointers are
-    followed through sums and plain assignments."""
-    for function in ast.walk(ast.parse(text)):
-        if not isinstance(function, ast.FunctionDef):
-            continue
+    """Yield a sentence on each kernel that the autotuner runs several times, though it writes what it reads: pointers are followed
+    through sums and plain assignments."""
+    for function in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)):
         tuners = [call for call in function.decorator_list if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("autotune")]
         options = {option.arg: option.value for call in tuners for option in call.keywords}
-        configs = options.get("configs")
-        if not tuners or RESTORING & options.keys() or (isinstance(configs, ast.List) and len(configs.elts) < 2):
+        if not tuners or RESTORING & options.keys() or len(getattr(options.get("configs"), "elts", "many")) < 2:
             continue
         values = {ast.unparse(node.targets[0]): node.value for node in ast.walk(function) if isinstance(node, ast.Assign)}
         used = collections.defaultdict[str, set[str]](set)
-        for call in ast.walk(function):
-            if isinstance(call, ast.Call) and call.args:
-                pointer, steps = call.args[0], 0
-                while steps < POINTER_STEPS and (isinstance(pointer, ast.BinOp) or ast.unparse(pointer) in values):
-                    pointer, steps = pointer.left if isinstance(pointer, ast.BinOp) else values[ast.unparse(pointer)], steps + 1
-                used[ast.unparse(call.func).rpartition(".")[2]].add(ast.unparse(pointer))
-        names = (used["load"] & used["store"] | used["atomic_add"]) & {argument.arg for argument in function.args.args}
-        if names:
-            yield (
-                f"{function.name}: the autotuner runs it once for each configuration, and every run changes what it reads; write "
-                f"@triton.autotune(..., restore_value={sorted(names)})"
-            )
+        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call) and node.args):
+            pointer = call.args[0]
+            for _ in range(POINTER_STEPS):
+                pointer = pointer.left if isinstance(pointer, ast.BinOp) else values.get(ast.unparse(pointer), pointer)
+            used[ast.unparse(call.func).rpartition(".")[2]].add(ast.unparse(pointer))
+        if names := (used["load"] & used["store"] | used["atomic_add"]) & {argument.arg for argument in function.args.args}:
+            yield f"{function.name}: each run that tunes it changes what it reads; give autotune restore_value={sorted(names)}"
 
 
 def install(torch: Any, *, capability: tuple[int, int], cores: int) -> None:

@@ -112,9 +112,8 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path, out_di
 def compile_sources(
     job: wire.BuildJob, language: Any, files: Path, place: Path, out_dir: Path, *, flags: Sequence[str] = ()
 ) -> tuple[BuildAttempt, wire.BuildNote]:
-    """Compile the sources of a job that lie in `files`; `place` is an empty directory; out_dir: where a note lies once the build can run
-    out of time; flags: words for the device's own compiler that the submission chose (`requested_flags.py`). Unsupported where the device
-    can't run them."""
+    """Compile the sources of a job that lie in `files`; `place` is an empty directory; out_dir: of the builder; flags: words for the
+    device's own compiler that the submission chose (`requested_flags.py`). Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
     device = device_info(job.device_kind)
     emulated = box_modules.emulated() if device.emulates_cuda else None
@@ -142,8 +141,8 @@ def first_that_does(
 ) -> tuple[BuildAttempt, wire.BuildNote]:
     """Try kinds of headers in their order; the last one decides, for what the others do not carry is not the user's fault.
 
-    Unless an earlier one proves that the last would say no as well. A sentence among them says why there is one less. announce: gets the
-    note before the last one is tried, which may take more time than there is.
+    Unless an earlier one proves that the last would say no as well. A sentence among them says why there is one less. The last one may
+    take more time than there is: announce gets the note before.
     """
     *light, full = ways
     assert isinstance(full, Headers)

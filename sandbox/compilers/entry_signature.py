@@ -61,22 +61,17 @@ def note(entry: str, call: EntryCall, sources: Mapping[str, str]) -> BuildNote:
     path, line, parameters = definitions[0]
     faults = list(_faults(parameters, call))
     if not faults:
-        return BuildNote(mismatch=_size_of_several(parameters, names, call, f"{path}:{line}"))
+        size, others = parameters[-1] if parameters else None, call.axes[1:]  # the first of several may be meant for all
+        if size and others and len(parameters) == len(names) - 1 - len(others) and size.name.casefold() not in map(str.casefold, call.axes):
+            sentence = f"`{size.text}` is given the size {call.axes[0]}, and nothing is given {', '.join(others)}"
+            return BuildNote(mismatch=f"{path}:{line}: {sentence}")
+        return BuildNote()
     if order := _order(parameters, call, names):
         remark = f"{path}:{line}: {entry} is called as {entry}({', '.join(names[place] for place in order)}), by its parameters"
         return BuildNote(argument_order=order, remarks=(remark,))
     at, sentence = faults[0]
     rest = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return BuildNote(mismatch=f"{path}:{at or line}: {sentence}{rest}; the problem calls void {entry}({cuda_parameters(call)})")
-
-
-def _size_of_several(parameters: Sequence[_Parameter], names: Sequence[str], call: EntryCall, where: str) -> str:
-    """Name a parameter that is given the first of several sizes, and is called by none of them: it may be meant for all. "": none is so."""
-    place = len(parameters) - 1
-    first, rest = len(names) - 1 - len(call.axes), call.axes[1:]
-    if place != first or not rest or parameters[place].name.casefold() in map(str.casefold, call.axes):
-        return ""
-    return f"{where}: `{parameters[place].text}` is given the size {names[place]}, and nothing is given {', '.join(rest)}"
 
 
 def _directed(text: str, names: list[str], tensor_count: int, where: str, count: int | None) -> BuildNote:

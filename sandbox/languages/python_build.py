@@ -68,8 +68,7 @@ def spawn(command: Sequence[str], place: Path, environment: dict[str, str], outp
 
 
 def build(job: wire.BuildJob, files: Path, place: Path, out_dir: Path) -> tuple[BuildAttempt, wire.BuildNote]:
-    """Import the main file of a job in `place`, an empty directory, and pack all files. The problem's modules lie next to `files`; out_dir:
-    as of `compile_sources`."""
+    """Import the main file of a job in `place`, an empty directory, and pack all files. The problem's modules lie next to `files`."""
     module = ModuleDirectory(directory=place / "module")
     sources, modules = module_files(job, files)
     texts = {path: content.decode("utf-8", "replace") for path, content in sources.items()}

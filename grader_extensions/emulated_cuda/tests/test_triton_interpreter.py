@@ -40,7 +40,7 @@ def scale(x, y, n, BLOCK: tl.constexpr):
 def test_a_kernel_that_the_autotuner_runs_on_its_own_answers_is_named(write: str, configs: str, option: str, named: str | None) -> None:
     """The first call computes from what tuning left; one that reads nothing that it writes is right however often it runs."""
     sentences = [*emulated_triton.tuned_in_place(TUNED.format(write=write, configs=configs, option=option))]
-    assert [sentence.rpartition("restore_value=")[2] for sentence in sentences] == ([] if named is None else [f"{named})"])
+    assert [sentence.rpartition("restore_value=")[2] for sentence in sentences] == ([] if named is None else [named])
 
 
 def test_pointers_that_follow_each_other_end() -> None:
