@@ -23,14 +23,16 @@ class Exit(IntEnum):
 
 
 class CommandFailed(Exception):
-    """The command ends here."""
+    """The command ends here. reason, code: as those of a `GraderError`."""
 
+    reason, code = "GRADER_FAILED", "INTERNAL"
     exit_code = Exit.GRADER_FAILED
 
 
 class UsageError(CommandFailed):
     """A request that can't be done as it was written; the message names the field and the remedy."""
 
+    reason, code = "INVALID_REQUEST", "INVALID_ARGUMENT"
     exit_code = Exit.MISUSE
 
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from json import dumps
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,11 +27,11 @@ ECHO_S = 1.0  # `timeout` signals its command, then the group that this is in: t
 _CODES = {signal.SIGHUP: Exit.HUNG_UP, signal.SIGTERM: Exit.TERMINATED}
 
 
-def run(work: Coroutine[Any, Any, Exit]) -> None:
-    """Run a command to its exit code."""
+def run(work: Coroutine[Any, Any, Exit], *, json: bool = False) -> None:
+    """Run a command to its exit code. json: it prints JSON, also where it is refused."""
     ending = SignalScope()
     try:
-        code = _run(work, ending)
+        code = _run(work, ending, json=json)
     except OSError as error:
         # Anybody who read our output has seen enough, or the terminal went away and sent SIGHUP.
         if ending.code is None and not isinstance(error, BrokenPipeError):
@@ -84,7 +85,7 @@ class SignalScope:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
+def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope, *, json: bool) -> Exit:
     try:
         code = asyncio.run(ending.run(work))
         _flush()
@@ -94,6 +95,10 @@ def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope) -> Exit:
             case ProblemNotFound(problem_id=word, available=names, fault="") | CompetitionNotFound(competition_id=word, available=names):
                 text += did_you_mean(word, names).replace(" ", ". ", 1)
         stderr_console().print(plain("error: ", "bold red") + plain(text), soft_wrap=True)
+        if json:
+            refusal = {key: getattr(error, key, "") or getattr(CommandFailed, key) for key in ("code", "reason")}
+            field = next((violation.field for violation in getattr(error, "violations", ())), "")
+            print(dumps({"error": {**refusal, "field": field, "message": str(error)}}, indent=2))
         return exit_of_error(error)
     except KeyboardInterrupt:
         return ending.code or Exit.INTERRUPTED

@@ -43,7 +43,7 @@ class GraderTyper(typer.Typer):
 def _run_to_end(work: Callable[..., Coroutine[Any, Any, Exit]]) -> Callable[..., None]:
     @functools.wraps(work)
     def command(**parameters: Any) -> None:
-        run(work(**parameters))
+        run(work(**parameters), json=parameters.get("json") is True)
 
     return command
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -34,6 +35,8 @@ _BOX_ENDS = {
     ),
     BoxCause.PROCESS_LIMIT: (Verdict.RUNTIME_ERROR, Reason.PROCESS_LIMIT, "The kernel's process could not start more processes {where}."),
 }
+# What the emulated device says of itself, and Triton of what its version has no more.
+_LACKS = re.compile(r"the emulated device (?:has no|can't)|removed in favor of")
 _SIGNALS = {11: Reason.ILLEGAL_ADDRESS, 7: Reason.ILLEGAL_ADDRESS, 6: Reason.ABORTED, 8: Reason.ARITHMETIC}
 
 
@@ -116,9 +119,10 @@ def _trial_failed(trial: wire.Trial, end: wire.RunEnd | None) -> Decision:
         case TrialOutcome.OUT_OF_MEMORY:
             return _out_of_memory(where)
         case TrialOutcome.RAISED:
-            return Verdict.RUNTIME_ERROR, Reason.RAISED, f"The kernel failed {where}: {trial.message}"
+            reason = Reason.UNSUPPORTED if _LACKS.search(trial.message) else Reason.RAISED
+            return Verdict.RUNTIME_ERROR, reason, f"The kernel failed {where}: {trial.message}"
         case TrialOutcome.UNWRITTEN:
-            cause = "computed them from the previous contents of the output: they hold the NaN that the judge or the allocator put there"
+            cause = "computed them from the previous contents of the output: they hold what the judge or the allocator put there"
             summary = f"It never wrote {_share(trial.unwritten_count, trial)} {where}, or {cause}; check the grid and the index arithmetic."
             return Verdict.WRONG_ANSWER, Reason.UNWRITTEN_OUTPUT, summary
         case TrialOutcome.NON_FINITE:

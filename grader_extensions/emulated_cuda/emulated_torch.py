@@ -238,4 +238,7 @@ def install(text: str, remark: Callable[[str], None] = lambda sentence: None) ->
     if "numba" in text and os.environ.get(SIMULATOR) == "1":
         emulated_numba.install(torch)
     if "triton" in text:
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            for sentence in emulated_triton.tuned_in_place(text):
+                remark(sentence)
         emulated_triton.install(torch, capability=CAPABILITY, cores=len(os.sched_getaffinity(0)))

@@ -17,13 +17,14 @@ missing here raises, and names itself.
 
 from __future__ import annotations
 
+import ast
 import collections
 import contextlib
 import dataclasses
 import importlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,6 +39,8 @@ _OTHERS = {
     **{"pow": "power", "fast_powf": "power", "nearbyint": "rint"},
     **{f"fast_{name}f": name for name in ("sin", "cos", "tan", "log", "log2", "log10", "exp", "tanh")},
 }
+RESTORING = {"restore_value", "reset_to_zero", "pre_hook"}  # options of the autotuner
+POINTER_STEPS = 16  # from an address to its pointer
 WARP_SIZE = 32
 SHARED_BYTES = 227 << 10
 REGISTER_COUNT = 65536
@@ -160,6 +163,25 @@ def _remembering_types(numpy_type: Callable[[Any], Any], block_type: Any) -> Cal
         return types[name]
 
     return remembered
+
+
+def tuned_in_place(text: str) -> Iterator[str]:
+    """Yield a sentence on each kernel that the autotuner runs several times, though it writes what it reads: pointers are followed
+    through sums and plain assignments."""
+    for function in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)):
+        tuners = [call for call in function.decorator_list if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("autotune")]
+        options = {option.arg: option.value for call in tuners for option in call.keywords}
+        if not tuners or RESTORING & options.keys() or len(getattr(options.get("configs"), "elts", "many")) < 2:
+            continue
+        values = {ast.unparse(node.targets[0]): node.value for node in ast.walk(function) if isinstance(node, ast.Assign)}
+        used = collections.defaultdict[str, set[str]](set)
+        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call) and node.args):
+            pointer = call.args[0]
+            for _ in range(POINTER_STEPS):
+                pointer = pointer.left if isinstance(pointer, ast.BinOp) else values.get(ast.unparse(pointer), pointer)
+            used[ast.unparse(call.func).rpartition(".")[2]].add(ast.unparse(pointer))
+        if names := (used["load"] & used["store"] | used["atomic_add"]) & {argument.arg for argument in function.args.args}:
+            yield f"{function.name}: each run that tunes it changes what it reads; give autotune restore_value={sorted(names)}"
 
 
 def install(torch: Any, *, capability: tuple[int, int], cores: int) -> None:

@@ -51,6 +51,7 @@ _UNKNOWN = re.compile(
     rf"(?:there are no arguments to )?{_QUOTED} (?:was not declared in this scope|does not name a type|has not been declared"
     r"|(?P<member>is not a member of) [‘'](?:cuda|cub|thrust|cooperative_groups|nvcuda)\b|that depend on a template parameter)"
 )
+_NO_FILE = re.compile(r"(?P<name>\S+): No such file or directory")
 _CUDA_NAME = re.compile(r"cuda[A-Z]\w*|curand\w+|cu[A-Z]\w*|CU[A-Z_]\w*|CUDA_\w+|__[a-z]\w*")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 WITHOUT_MASK = ("__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all")  # no GPU since Volta has them
@@ -104,11 +105,21 @@ def open_headers() -> Path | None:
     return next((Path(root, part) for root in roots if root for part in OPEN if Path(root, part, MARK).is_file()), None)
 
 
-def toolkit_has(name: str) -> bool:
-    """Return whether the toolkit has a header of this name, open or not."""
+def _toolkit_directories() -> list[Path]:
     directory = open_headers()
     places = () if directory is None else (directory, directory.parent)
-    return any((place / name).is_file() for place in places if place.name in ("include", "cccl"))  # the parent of `include` is the toolkit
+    return [place for place in places if place.name in ("include", "cccl")]  # the parent of `include` is the toolkit
+
+
+def toolkit_has(name: str) -> bool:
+    """Return whether the toolkit has a header of this name, open or not."""
+    return any((place / name).is_file() for place in _toolkit_directories())
+
+
+def _toolkit_declares(name: str) -> bool:
+    """Return whether the toolkit's headers of device functions know it: those without a prefix, such as umin."""
+    paths = (path for place in _toolkit_directories() for path in place.glob("crt/*_functions.h*"))
+    return any(re.search(rf"\b{name}\s*\(", path.read_text("utf-8", "replace")) for path in paths)
 
 
 def library_call(name: str) -> str | None:
@@ -139,15 +150,17 @@ def missing_header(name: str, *, in_toolkit: Callable[[str], bool] = toolkit_has
 
 
 def unknown_name(log: str, texts: str) -> str | None:
-    """The sentence about the first error of g++, where that is a name of CUDA's which the emulated device has not.
+    """The sentence about the first error of g++, where that is a name or header of CUDA's which the emulated device has not.
 
     A slip in a name that the source itself declares stays an error, whatever the name begins with. texts: all sources.
     """
     first = _ERROR.search(log)
+    if first is not None and (header := _NO_FILE.fullmatch(first["message"])) is not None and toolkit_has(header["name"]):
+        return f"the emulated device has no {header['name']}; {ELSEWHERE}"
     unknown = None if first is None else _UNKNOWN.search(first["message"])
-    if unknown is None or not (unknown["member"] or _CUDA_NAME.fullmatch(unknown["name"])):
+    name = unknown["name"] if unknown is not None else ""
+    if unknown is None or not (unknown["member"] or _CUDA_NAME.fullmatch(name) or _toolkit_declares(name)):
         return None
-    name = unknown["name"]
     declared = {word for word in set(_WORD.findall(texts)) - {name} if _declares(texts, word)}
     if difflib.get_close_matches(name, declared, n=1, cutoff=CLOSE):
         return None

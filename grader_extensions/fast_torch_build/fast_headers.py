@@ -7,9 +7,10 @@ not carried, the build reports it or fails, and torch's own headers are used.
 The casters of torch's own types and the exceptions that it translates are exported by its libraries; their declarations are taken over.
 
 Most errors under light headers may be their fault. Not so where the first error is a name that torch's headers do not contain at all, a
-slip in the grammar, or a tensor-core fragment that CUDA does not have: what stands before it was understood, and the same names mean the
-same with both. Later errors may be consequences of the first and prove nothing. A source that uses a macro which only torch's own headers
-have proves nothing either.
+slip in the grammar, a tensor-core fragment that CUDA does not have, a header that no directory has (torch's own are searched, too), or
+something that the sources themselves define twice, or define and call with too few arguments: what stands before it was understood, and
+the same names mean the same with both. Later errors may be consequences of the first and prove nothing. A source that uses a macro which
+only torch's own headers have proves nothing either.
 """
 
 from __future__ import annotations
@@ -45,6 +46,20 @@ _MAKES_ENTRY = re.compile(
 # A tensor-core fragment of a type or shape that CUDA does not have: `mma.h` declares them, whichever headers of torch are there.
 _NO_FRAGMENT = re.compile(
     r"[‘'\"](?:const )?nvcuda::wmma::fragment<[^;]*\bincomplete type\b|\bincomplete type [‘'\"](?:const )?nvcuda::wmma::fragment<"
+)
+_GRAMMAR = ("expected ", "stray ", "missing terminating ", "unterminated ")
+_NO_FILE = re.compile(r"\S+: No such file or directory")
+_TWO_MEANINGS = re.compile(r"redefinition of |conflicting declaration |redeclared as different|conflicts with a previous declaration")
+_DEFINED_BEFORE = re.compile(r"has already been defined \(previous definition at line \d+\)")  # nvcc's, of the same file
+# In g++'s notes on an error: where the other meaning of a name is declared, and what there is to call.
+_DECLARED_AT = re.compile(r"^(?P<path>[^:(\n]+):\d+:\d+: note: .*previous", re.MULTILINE)
+_CALL = re.compile(r"(too (?:few|many) arguments to|no matching) function (?:for call to )?[‘'](?:[^(<]*[\s:*&])?(?P<name>\w+)[<(]")
+_CANDIDATE, _OTHER_COUNT = "note: candidate: ", "note:   candidate expects "
+# Functions of the C library by which all headers of torch begin; of the others some come with the light ones only.
+_MATH = re.compile(r"/usr/include/\S+/(?:cmath|bits/mathcalls\.h|bits/std_abs\.h)")
+_LINKED_TWICE = re.compile(
+    r"^(?:\S*\bld: )?(?P<second>[^:\n]+):\([^)]*\): multiple definition of .(?P<name>\w+).*; (?P<first>[^:\n]+):.*first defined here",
+    re.MULTILINE,
 )
 _NO_MEMBER = (rf"has no member named {_QUOTED}", rf'class ".*" has no member {_QUOTED}')
 TENSOR = "struct TORCH_PYTHON_API type_caster<at::Tensor> {"
@@ -133,17 +148,29 @@ LIBRARY_WORDS = ("cublas", "cusparse", "cusolver", "cudss", "CUDABlas", "CUDASpa
 
 def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
     """Return whether torch's own headers would reject the sources too; ready: the directory where `precompile` left their names."""
-    first = re.search(r"^.*\berror: .*$", log, re.MULTILINE)
-    error = _ERROR.match(first[0]) if first is not None else None
-    torch_names = precompiled_names(NAMES_FILE, ready)
-    if error is None or error["fatal"] or error["path"] not in sources or not torch_names:
+    torch_names, texts = precompiled_names(NAMES_FILE, ready), "\n".join(sources.values())
+    first, words = re.search(r"^.*\berror: .*$", log, re.MULTILINE), frozenset(WORD.findall(texts))
+    if first is None or not torch_names or not precompiled_names(MACROS_FILE, ready).isdisjoint(words):
         return False
-    texts = "\n".join(sources.values())
-    if not precompiled_names(MACROS_FILE, ready).isdisjoint(WORD.findall(texts)):
+    error = _ERROR.match(first[0])
+    if error is None:
+        twice = _LINKED_TWICE.search(log)
+        named = twice is not None and (twice["name"] in words or twice["name"].startswith("PyInit_"))
+        return twice is not None and named and {twice["first"], twice["second"].replace(".cudafe1.cpp", ".cu")} <= sources.keys()
+    if error["path"] not in sources:
         return False
     message = error["message"]
-    if message.startswith("expected ") or _NO_FRAGMENT.search(message):
+    if error["fatal"]:
+        return _NO_FILE.match(message) is not None
+    if message.startswith(_GRAMMAR) or _NO_FRAGMENT.search(message) or _DEFINED_BEFORE.search(message):
         return True
+    notes = log[first.end() :].partition(" error: ")[0]
+    other = _DECLARED_AT.search(notes)
+    if _TWO_MEANINGS.search(message):
+        return other is not None and (other["path"] in sources or _MATH.fullmatch(other["path"]) is not None)
+    if (called := _CALL.search(message)) is not None:
+        counted = called[1] != "no matching" or 0 < notes.count(_CANDIDATE) == notes.count(_OTHER_COUNT)
+        return counted and called["name"] in words and called["name"] not in torch_names
     name, member = _named(_UNKNOWN, message), _named(_NO_MEMBER, message)
     # A class of the source's own may have a member, and another overload may return that.
     if name is None and member is not None and re.search(rf"(?<![.>\w]){member}\b", texts) is None:

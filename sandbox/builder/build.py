@@ -57,9 +57,9 @@ def build(source_dir: Path, out_dir: Path, find: Callable[[str, str], Any] = imp
     language, files = find(job.language, job.language_module), source_dir / "files"
     with _place() as place:
         if not hasattr(language, "build"):
-            tried, note = _compile(job, language, files, place)
+            tried, note = _compile(job, language, files, place, out_dir)
             return _leave(tried, note, out_dir)
-        tried, note = language.build(job, files, place)
+        tried, note = language.build(job, files, place, out_dir)
         # From here on the submission has run in this box: what it reported, or where that is to go, may be anything.
         try:
             return _leave(tried, note, out_dir)
@@ -95,12 +95,12 @@ def _say(text: str) -> None:
     print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
 
 
-def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
+def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path, out_dir: Path) -> tuple[BuildAttempt, wire.BuildNote]:
     if not _compiled(job):
         log = f"error: nothing to compile; name one of the files *{', *'.join(sorted(COMPILED_SUFFIXES))}\n"
         return BuildAttempt(code=REJECTED, log=log), wire.BuildNote()
     try:
-        tried, note = compile_sources(job, language, files, place)
+        tried, note = compile_sources(job, language, files, place, out_dir)
     except Unsupported as refusal:
         log = f"{refusal.path}:{refusal.line}: error: {refusal.sentence}\n"
         return BuildAttempt(code=UNSUPPORTED, log=log), wire.BuildNote()
@@ -112,10 +112,10 @@ def _compile(job: wire.BuildJob, language: Any, files: Path, place: Path) -> tup
 
 
 def compile_sources(
-    job: wire.BuildJob, language: Any, files: Path, place: Path, flags: RequestedFlags | None = None
+    job: wire.BuildJob, language: Any, files: Path, place: Path, out_dir: Path, flags: RequestedFlags | None = None
 ) -> tuple[BuildAttempt, wire.BuildNote]:
-    """Compile the sources of a job that lie in `files`; `place` is an empty directory; flags: None: those of the sources' directives.
-    Unsupported where the device can't run them."""
+    """Compile the sources of a job that lie in `files`; `place` is an empty directory; out_dir: of the builder; flags: None: those of the
+    sources' directives. Unsupported where the device can't run them."""
     sources = {path: (files / path).read_text("utf-8") for path in job.sources}
     device = device_info(job.device_kind)
     flags = flags or requested_flags.directed(sources.values(), emulated=device.emulates_cuda)
@@ -129,7 +129,7 @@ def compile_sources(
     def attempt(headers: Headers, timeout_s: float | None) -> BuildAttempt:
         return _attempt(job, language, compiler, headers, new_directory(place / f"attempt-{headers.name}"), timeout_s)
 
-    tried, note = first_that_does(ways, attempt)
+    tried, note = first_that_does(ways, attempt, lambda note: leave(out_dir, NOTE, wire.encode(note)))
     note = replace(note, remarks=flags.remarks("flags"))
     if tried.code == REJECTED and emulated is not None:
         missing = emulated.unsupported(tried.log, "\n".join(sources.values()))
@@ -142,11 +142,14 @@ def compile_sources(
 
 
 def first_that_does(
-    ways: Sequence[Headers | str], attempt: Callable[[Headers, float | None], BuildAttempt]
+    ways: Sequence[Headers | str],
+    attempt: Callable[[Headers, float | None], BuildAttempt],
+    announce: Callable[[wire.BuildNote], None] = lambda note: None,
 ) -> tuple[BuildAttempt, wire.BuildNote]:
     """Try kinds of headers in their order; the last one decides, for what the others do not carry is not the user's fault.
 
-    Unless an earlier one proves that the last would say no as well. A sentence among them says why there is one less.
+    Unless an earlier one proves that the last would say no as well. A sentence among them says why there is one less. The last one may
+    take more time than there is: announce gets the note before.
     """
     *light, full = ways
     assert isinstance(full, Headers)
@@ -162,7 +165,9 @@ def first_that_does(
         lines = [line.strip() for line in tried.log.splitlines() if line.strip()]
         shown = lines[0] if lines else "the compiler failed without a word"
         fallback = fallback or next((line for line in lines if "error: " in line), shown)
-    return attempt(full, None), wire.BuildNote(headers=full.name, fallback=fallback[:FALLBACK_LIMIT])
+    note = wire.BuildNote(headers=full.name, fallback=fallback[:FALLBACK_LIMIT])
+    announce(note)
+    return attempt(full, None), note
 
 
 def _attempt(

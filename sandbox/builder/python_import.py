@@ -1,8 +1,8 @@
 """Imports a submitted module in the build box, in a process of its own, and compiles the extensions that it asks for.
 
-Usage: `python_import PLACE REPORT MAIN`; PLACE has job.json and module/sources, in which MAIN is the path of the main file. What it leaves
-in REPORT is a claim: it shares its process with the submission. Texts of extensions that stand in a submitted file word for word are
-compiled under its name and lines, so that errors are found where they were written.
+Usage: `python_import PLACE REPORT MAIN OUT`; PLACE has job.json and module/sources, in which MAIN is the path of the main file; OUT is the
+builder's. What it leaves in REPORT is a claim: it shares its process with the submission. Texts of extensions that stand in a submitted
+file word for word are compiled under its name and lines, so that errors are found where they were written.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pathlib import Path
 from sandbox.builder import build
 from sandbox.compilers import requested_flags
 from sandbox.compilers.headers import Headers
-from sandbox.compilers.steps import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, UNSUPPORTED, Unsupported
+from sandbox.compilers.steps import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED, UNSUPPORTED, Unsupported
 from sandbox.languages import python_module, python_stubs, torch_extension
-from sandbox.languages.python_extensions import Extension
+from sandbox.languages.python_extensions import Extension, undeclared
 from sandbox.protocol import box_modules, wire
 from sandbox.protocol.devices import device_info
 
@@ -80,8 +80,8 @@ class Compiling:
     """Provides extensions by compiling them. notes: what is said of each that was built; logs: what the compiler said of it; remarks: what
     their author should know; failed: of those that did not build, by name, what the compiler said."""
 
-    def __init__(self, job: wire.BuildJob, sources: Path, *, extensions: Path, work: Path) -> None:
-        self._job, self._extensions, self._work = job, extensions, work
+    def __init__(self, job: wire.BuildJob, sources: Path, *, extensions: Path, work: Path, out_dir: Path) -> None:
+        self._job, self._extensions, self._work, self._out_dir = job, extensions, work, out_dir
         self._texts = {path: (sources / path).read_text("utf-8", "replace") for path in job.sources}
         self._compiler = os.environ.get("CXX")  # what a module sets there is for another machine
         self.notes: list[wire.BuildNote] = []
@@ -109,6 +109,10 @@ class Compiling:
         target = self._extensions / extension.path
         if target.exists():
             return target
+        if (name := undeclared(extension)) is not None:
+            path, line = next((place for texts in extension.files.values() for place in map(self._place_of, texts) if place[1]), ("", 0))
+            sentence = f"load_inline's functions names '{name}', which cpp_sources does not declare; add its declaration there"
+            raise CompileFailed(extension.name, REJECTED, f"{path}:{line}: ".removeprefix(":0: ") + f"error: {sentence}\n")
         place = self._work / f"{len(self.logs)}-{extension.key}"
         files = place / "files"
         sources = {self._free_name(name, texts): texts for name, texts in extension.files.items()}
@@ -135,7 +139,7 @@ class Compiling:
         os.environ.pop("CXX", None)
         os.environ |= {} if self._compiler is None else {"CXX": self._compiler}
         try:
-            tried, note = build.compile_sources(job, language, files, place / "made", flags)
+            tried, note = build.compile_sources(job, language, files, place / "made", self._out_dir, flags)
         except Unsupported as refusal:
             raise CompileFailed(extension.name, UNSUPPORTED, self._refused(refusal, sources)) from None
         self.logs.append(tried.log)
@@ -215,12 +219,12 @@ def missing_module(error: ModuleNotFoundError, modules: Sequence[str]) -> tuple[
 
 def main() -> None:
     """Import, look for the entry, report; the process ends at once, whatever threads the module has left."""
-    place, report, main_path = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    place, report, main_path, out_dir = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
     job = wire.decode((place / "job.json").read_bytes())
     assert isinstance(job, wire.BuildJob)
     # Import the main file: exit code, log, and what is said of its extensions.
     module = python_module.ModuleDirectory(directory=place / "module")
-    compiling = Compiling(job, module.sources, extensions=module.extensions, work=place / "work")
+    compiling = Compiling(job, module.sources, extensions=module.extensions, work=place / "work", out_dir=out_dir)
     text = module.text()
     remarks = compiling.remarks
     python_stubs.install(text, remarks.append)

@@ -67,7 +67,7 @@ def spawn(command: Sequence[str], place: Path, environment: dict[str, str], outp
     )
 
 
-def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
+def build(job: wire.BuildJob, files: Path, place: Path, out_dir: Path) -> tuple[BuildAttempt, wire.BuildNote]:
     """Import the main file of a job in `place`, an empty directory, and pack all files. The problem's modules lie next to `files`."""
     module = ModuleDirectory(directory=place / "module")
     sources, modules = module_files(job, files)
@@ -87,7 +87,7 @@ def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, w
     words = [sys.executable, "-I", "-c", START, str(Path(__file__).parents[2])]
     work = module.place_work(module.sources / main)
     environment = {**os.environ, **module.environment(job.device_kind)}
-    process = spawn([*words, IMPORTER, str(place), str(report_path), main], work, environment, subprocess.PIPE)
+    process = spawn([*words, IMPORTER, str(place), str(report_path), main, str(out_dir)], work, environment, subprocess.PIPE)
     packed = partial(pack, sources, module.directory, modules=modules, main=main if len(sources) > 1 else "")
     # From here on the submission runs in this box: believe nothing that lies here, and what fails is its doing.
     try:

@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ from sandbox.protocol import elf
 MAIN, CUDA = "main.cpp", "cuda.cu"
 CPP_HEAD, CUDA_HEAD = ("#include <torch/extension.h>",), ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
 INIT = "PyInit_"
+BINDING = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"
+DECLARES_UNSEEN = re.compile(r'#\s*include\s*(?:"|<(?!torch/|ATen/|c10/|cuda)[^>]*\.)|##|\busing\b')  # C++ that may bring any name
 Texts = str | Sequence[str] | None
 Files = Callable[[Mapping[str, Any]], tuple[dict[str, tuple[str, ...]], tuple[str, ...]]]  # and directories of headers
 _libraries: list[ctypes.CDLL] = []  # that this process has loaded
@@ -127,7 +130,17 @@ def bindings_of(functions: str | Sequence[str] | Mapping[str, str] | None, *, wr
     described = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
     called = "torch::wrap_pybind_function({})" if wrapped else "{}"
     lines = [f'm.def("{name}", {called.format(name)}, {json.dumps(sentence)});' for name, sentence in described.items()]
-    return ("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}")
+    return (BINDING, *lines, "}")
+
+
+def undeclared(extension: Extension) -> str | None:
+    """Return the first function to bind whose name the C++ texts do not have; None where there is none, or a header may declare it."""
+    texts = extension.files.get(MAIN, ())
+    before = "\n".join(texts[: texts.index(BINDING)]) if BINDING in texts else ""
+    if BINDING not in texts or extension.include_dirs or DECLARES_UNSEEN.search(before) is not None:
+        return None
+    names = (match[1] for line in texts[texts.index(BINDING) :] if (match := re.match(r'm\.def\("(\w+)", ', line)) is not None)
+    return next((name for name in names if re.search(rf"\b{name}\b", before) is None), None)
 
 
 def libraries() -> Sequence[ctypes.CDLL]:

@@ -220,10 +220,12 @@ LIGHT, FULL = Headers(name="light"), Headers(name="full")
 def test_a_try_has_a_time_limit_and_the_last_has_the_box_s():
     """A light build that hangs leaves the full one its time."""
     attempt, tried = attempts(FAILED, DONE)
-    attempted, note = build.first_that_does([LIGHT, FULL], attempt)
+    notes = []
+    attempted, note = build.first_that_does([LIGHT, FULL], attempt, notes.append)
     assert attempted is DONE
     assert tried == [("light", build.ATTEMPT_S), ("full", None)]
     assert note == wire.BuildNote(headers="full", fallback="light.h:3:1: error: no such thing")
+    assert notes == [note]  # where the full one is stopped, this has been left
 
 
 @pytest.mark.parametrize(("settles", "lacks_entry", "decides"), [(True, True, True), (False, True, False), (True, False, False)])

@@ -145,7 +145,7 @@ def test_the_report_counts_instructions_in_float64(tmp_path, name, some):
         (tmp_path / directory).mkdir()
     (tmp_path / "files" / "k.cu").write_text(source, "utf-8")
     job = wire.BuildJob(language="cuda", entry="solve", device_kind="cuda", sources=("k.cu",), architecture="sm_90a")
-    tried, note = build.compile_sources(job, implementation("cuda"), tmp_path / "files", tmp_path / "place")
+    tried, note = build.compile_sources(job, implementation("cuda"), tmp_path / "files", tmp_path / "place", tmp_path)
     assert tried.artifact is not None and len(note.kernels) == 1
     assert (note.kernels[0].double_instruction_count > 0) == some
 

@@ -37,7 +37,7 @@ def test_a_few_errors_of_thousands_are_listed(tmp_path, device_kind, sanitize, l
     (tmp_path / "place").mkdir()
     (tmp_path / "files" / path).write_text(text, "utf-8")
     job = wire.BuildJob(language=language, entry="solve", device_kind=device_kind, sources=(path,), sanitize=sanitize)
-    built, _ = build.compile_sources(job, implementation(language), tmp_path / "files", tmp_path / "place")
+    built, _ = build.compile_sources(job, implementation(language), tmp_path / "files", tmp_path / "place", tmp_path)
     assert built.code == build.REJECTED
     assert 0 < built.log.count("error: ") <= 100, built.log[-300:]
 

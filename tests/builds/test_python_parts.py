@@ -17,7 +17,7 @@ import pytest
 from sandbox.builder import build
 from sandbox.compilers import nvcc
 from sandbox.compilers.steps import BUILT, ENTRY_NOT_FOUND, IMPORT_FAILED, REJECTED
-from sandbox.languages import python_module
+from sandbox.languages import python_extensions, python_module
 from sandbox.protocol import wire
 from tests.python_builds import GOOD_INLINE, INLINE, KERNEL_LINE, PLAIN
 
@@ -77,6 +77,42 @@ def test_an_extensions_failure_counts_unless_the_module_goes_on_without_it(build
     again = "load_inline('adds', DECLARED, CUDA.replace(' + undefined_thing', ''), functions=['add_all'])"
     repaired = builder(CAUGHT.replace("\n\ndef solution", handler.replace("raise SystemError('no') from error", f"module = {again}")))
     assert repaired.code == BUILT and repaired.note.unbuilt == "", repaired.log
+
+
+@pytest.mark.parametrize("cpp", ["DECLARED.replace('add_all', 'add_both')", "''"])
+def test_a_function_to_bind_that_nothing_declares_is_told_without_a_compiler(builder, place, cpp):
+    """The compiler would guess at torch's names, and take torch's own headers to be sure."""
+    failed = builder(GOOD_INLINE.replace('load_inline("adds", DECLARED', f'load_inline("adds", {cpp}'))
+    assert failed.code == REJECTED
+    assert "error: load_inline's functions names 'add_all', which cpp_sources does not declare" in failed.log
+    assert failed.log.startswith("mine/kernel.py:") and not list(place.rglob("attempt-*"))
+
+
+@pytest.mark.parametrize(
+    ("cpp", "include_dirs", "name"),
+    [
+        ("int f();", (), None),
+        ("int g();", (), "f"),
+        ("#define DECLARE(a, b) int a##b();\nDECLARE(, f)", (), None),
+        ('#include "mine.h"', (), None),
+        ("#include <mine.h>", (), None),
+        ("#include <torch/extension.h>", (), "f"),
+        ("#include <torch/extension.h>", ("/mine",), None),
+        ("#include <torch/extension.h>\nusing namespace at;", (), None),
+    ],
+)
+def test_a_function_that_a_header_may_declare_is_the_compilers_to_say(cpp, include_dirs, name):
+    """Only what no line of C++ can bring is undeclared."""
+    files = {python_extensions.MAIN: (cpp, *python_extensions.bindings_of("f", wrapped=True))}
+    extension = python_extensions.Extension(name="mine", files=files, include_dirs=include_dirs)
+    assert python_extensions.undeclared(extension) == name
+
+
+def test_a_module_that_binds_itself_has_no_functions_to_declare():
+    """It may call them what it likes."""
+    text = 'int f();\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\nm.def("g", &f);\n}'
+    extension = python_extensions.Extension(name="mine", files={python_extensions.MAIN: (text,)})
+    assert python_extensions.undeclared(extension) is None
 
 
 def test_two_extensions_may_have_one_name(builder):

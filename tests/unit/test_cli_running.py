@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -14,8 +15,10 @@ import pytest
 import typer
 
 from grader.cli import running
-from grader.cli.exits import Exit
+from grader.cli.exits import Exit, GraderFailed, UsageError, exit_of_error
 from grader.cli.output import stdout_console
+from grader.cli.server_choice import GraderTyper
+from grader.errors import FieldViolation, InvalidSubmission, SettingsInvalid
 
 DEADLINE_S = 300.0
 # What a user's Ctrl-C does where it meets `module` being imported: the command line begins like the installed script does.
@@ -74,6 +77,38 @@ class Work:
 
 async def at_once(code: Exit) -> Exit:
     return code
+
+
+NO_N = InvalidSubmission((FieldViolation("submission.size", "write n=5"), FieldViolation("submission.mode", "write test")))
+
+
+@pytest.mark.parametrize(
+    ("error", "described"),
+    [
+        (NO_N, ("INVALID_ARGUMENT", "INVALID_SUBMISSION", "submission.size", "submission.size: write n=5; submission.mode: write test")),
+        (UsageError("no file 'a.cu'"), ("INVALID_ARGUMENT", "INVALID_REQUEST", "", "no file 'a.cu'")),
+        (GraderFailed("no server"), ("INTERNAL", "GRADER_FAILED", "", "no server")),
+        (SettingsInvalid("PORT", "is no port"), ("INTERNAL", "GRADER_FAILED", "", "PORT: is no port")),
+    ],
+)
+def test_a_refusal_is_json_where_the_command_prints_json(
+    error: Exception, described: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the words for people on stderr as ever, and without it nothing on stdout."""
+
+    async def refuse(json: bool = False) -> Exit:
+        raise error
+
+    app = GraderTyper()
+    app.command()(refuse)
+    for options in ([], ["--json"]):
+        with pytest.raises(SystemExit) as end:
+            app(options)
+        assert end.value.code == exit_of_error(error)
+        printed = capsys.readouterr()
+        assert str(error) in printed.err
+        keys = ("code", "reason", "field", "message")
+        assert printed.out == "" if not options else json.loads(printed.out) == {"error": dict(zip(keys, described, strict=True))}
 
 
 def ended(work: Work) -> int:

@@ -41,6 +41,24 @@ def test_what_may_be_right_is_not_remarked(parameters):
     assert noted(parameters) == BuildNote()
 
 
+ROWS = EntryCall(inputs=(tensor("x", shape=("m", "d")),), outputs=(tensor("y", shape=("m", "d")),), axes=("m", "d"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "mismatch"),
+    [
+        ("const float* x, float* y, int N", "k.cu:3: `int N` is given the size m, and nothing is given d"),
+        ("const float* x, float* y, int M", ""),
+        ("const float* x, float* y, int d", ""),
+        ("const float* x, float* y, int rows, int columns", ""),
+        ("const float* x, float* y", ""),
+    ],
+)
+def test_one_size_where_there_are_two_is_named(parameters, mismatch):
+    """It may be meant for their product; one that has an axis's name is meant for that, and the order stays the problem's."""
+    assert noted(parameters, ROWS) == BuildNote(mismatch=mismatch)
+
+
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [

@@ -125,6 +125,31 @@ def test_a_build_that_failed_decides(outcome: BuildOutcome) -> None:
     assert report.verdict is not Verdict.ACCEPTED and report.build is not None
 
 
+def test_a_build_out_of_time_tells_the_first_error_of_the_quick_headers() -> None:
+    """There is one where torch's own headers were tried after it; without one the source is too large."""
+    facts = wire.Build(outcome=BuildOutcome.TIMED_OUT, headers="full", fallback="k.cu:3:5: error: no match for ‘operator+’")
+    report = fold((facts,))
+    assert (report.verdict, report.reason) == (Verdict.TIME_LIMIT_EXCEEDED, "BUILD")
+    assert "k.cu:3:5: error: no match for ‘operator+’" in report.summary and "smaller" not in report.summary
+    assert "make the source smaller" in fold((replace(facts, fallback=""),)).summary
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("NotImplementedError: k.py:3: error: NotImplementedError: the emulated device can't record CUDA graphs", "UNSUPPORTED"),
+        ("InterpreterError: Block pointers have been removed in favor of the tensor descriptor API", "UNSUPPORTED"),
+        ("ValueError: mine", "RAISED"),
+    ],
+)
+def test_what_this_device_or_triton_lacks_is_unsupported(message: str, reason: str) -> None:
+    """Of a hidden workload a kernel's words choose no reason."""
+    for hidden in (False, True):
+        report = fold((*GOOD[:-1], replace(trial("b", TrialOutcome.RAISED, hidden=hidden), message=message), FINISHED))
+        assert (report.verdict, report.reason) == (Verdict.RUNTIME_ERROR, "RAISED" if hidden else reason)
+        assert (message in report.summary) is not hidden
+
+
 def test_an_extension_that_did_not_build_is_told_first() -> None:
     """Whatever the verdict on what the module does without it."""
     built = replace(BUILT, unbuilt="'mine' (k.py:6: error: expected ';')")

@@ -36,6 +36,23 @@ def test_a_name_of_cuda_that_nobody_declared_is_not_supported(name: str) -> None
     assert sentence == f"the emulated device has no {name}; use a CUDA device for this kernel"
 
 
+@pytest.mark.skipif(emulation_limits.open_headers() is None, reason="without a toolkit nobody knows its names")
+@pytest.mark.parametrize(
+    ("error", "lacking"),
+    [
+        ("‘umin’ was not declared in this scope; did you mean ‘fmin’?", "umin"),
+        ("‘mine’ was not declared in this scope; did you mean ‘fmin’?", None),
+        ("there are no arguments to ‘cyl_bessel_i0f’ that depend on a template parameter", "cyl_bessel_i0f"),
+        ("cooperative_groups/scan.h: No such file or directory", "cooperative_groups/scan.h"),
+        ("helper_cuda.h: No such file or directory", None),
+    ],
+)
+def test_what_the_toolkit_has_is_not_supported_whatever_it_is_called(error: str, lacking: str | None) -> None:
+    """Where the toolkit does not have it either, the source is at fault."""
+    sentence = lacking and f"the emulated device has no {lacking}; use a CUDA device for this kernel"
+    assert emulation_limits.unknown_name(f"k.cu:3:5: error: {error}\n", "void f() {}\n") == sentence
+
+
 def test_a_name_that_no_gpu_has_any_more_is_told_its_successor() -> None:
     """Where it is used, before what g++ says of it."""
     line = toolchain.unsupported(UNDECLARED.format("__shfl_down"), "void f() {\n\n  __shfl_down(1);\n}\n")

@@ -9,7 +9,44 @@ from pathlib import Path
 
 import pytest
 
+from grader_extensions.emulated_cuda import emulated_triton
+
 ROOT = Path(__file__).parents[3]
+
+
+TUNED = """
+@triton.autotune(configs={configs}, key=["n"]{option})
+@triton.jit
+def scale(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    place = x + at
+    value = tl.load(place, mask=at < n)
+    {write}
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "configs", "option", "named"),
+    [
+        ("tl.store(place, value)", "[A, B]", "", "['x']"),
+        ("tl.store(x + at, value)", "tuned()", "", "['x']"),
+        ("tl.atomic_add(y, value)", "[A, B]", "", "['y']"),
+        ("tl.store(y + at, value)", "[A, B]", "", None),
+        ("tl.store(place, value)", "[A]", "", None),
+        ("tl.store(place, value)", "[A, B]", ", restore_value=['x']", None),
+        ("tl.store(place, value)", "[A, B]", ", reset_to_zero=['x']", None),
+    ],
+)
+def test_a_kernel_that_the_autotuner_runs_on_its_own_answers_is_named(write: str, configs: str, option: str, named: str | None) -> None:
+    """The first call computes from what tuning left; one that reads nothing that it writes is right however often it runs."""
+    sentences = [*emulated_triton.tuned_in_place(TUNED.format(write=write, configs=configs, option=option))]
+    assert [sentence.rpartition("restore_value=")[2] for sentence in sentences] == ([] if named is None else [named])
+
+
+def test_pointers_that_follow_each_other_end() -> None:
+    """As those of a loop."""
+    text = TUNED.format(configs="[A, B]", option="", write="x = x + n\n    y = x\n    x = y\n    tl.store(x, value)")
+    assert len([*emulated_triton.tuned_in_place(text)]) <= 1
 
 
 HEADER = """import sys

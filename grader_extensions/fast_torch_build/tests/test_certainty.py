@@ -23,8 +23,15 @@ CERTAIN = {
     "a semicolon": BODY.format("int n = 1"),
     "a bracket": BODY.format("int n = (1 + 2;"),
     "in a kernel": "__global__ void k(float* a) { a[threadIdx.x] = valeu; }\n",
+    "a header that is not there": '#include "missing_of_mine.h"\n',
+    "a function twice": BODY.format("") * 2,
+    "a module twice": 2 * 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.doc() = "mine"; }\n',
+    "a function of C": 'extern "C" double erf(float a);\n',
+    "a count of arguments": "void launch_mine(float* a, int n) {}\n" + BODY.format("launch_mine(x.data_ptr<float>());"),
+    "a count of arguments of all": "void f_mine(int n) {}\nvoid f_mine(int n, int m) {}\n" + BODY.format("f_mine();"),
     "a fragment": "#include <mma.h>\nusing namespace nvcuda::wmma;\nvoid k() { fragment<matrix_a, 16, 16, 16, float, row_major> a; }\n",
 }
+LD = "collect2: error: ld returned 1 exit status\n"
 # These would build, or fail otherwise, with torch's own headers.
 LEFT_OPEN = {
     "a namespace": BODY.format("namespace F = torch::nn::functional;"),
@@ -34,7 +41,9 @@ LEFT_OPEN = {
     "what follows": BODY.format("torch::nn::Linear linaer(3, 4); linaer->forward(x);"),
     "a type error": BODY.format("int n = x;"),
     "an overload": BODY.format('x.sum("all of it", 1, 2, 3);'),
-    "a header that is not there": '#include "missing_of_mine.h"\n',
+    "what torch's headers define, too": "namespace at { struct Tensor {}; }\n",
+    "a count of arguments of torch's": BODY.format("auto y = torch::relu();"),
+    "types of arguments": "void f_mine(int n) {}\nvoid f_mine(int n, int m) {}\n" + BODY.format("f_mine(x);"),
     "a class to bind": 'struct A {};\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { py::class_<A>(m, "A").def(py::init<>()); }\n',
 }
 
@@ -71,12 +80,15 @@ def test_a_slip_of_the_pen_is_certain_and_what_torch_may_know_is_not(name: str, 
 def test_torchs_own_headers_reject_them_too(ready: Path, tmp_path: Path) -> None:
     """The claim itself: each in a namespace of its own, and every one of them has its error."""
     # Those that break the grammar would hide each other.
-    bodies = [CERTAIN[name] for name in ("a name", "a variable", "a member", "a type")]
+    bodies = [CERTAIN[name] for name in ("a name", "a variable", "a member", "a type", "a function twice", "a function of C")]
+    bodies += [CERTAIN["a count of arguments"], CERTAIN["a count of arguments of all"]]
     text = START + "".join(f"namespace part_{number} {{\n{body}\n}}\n" for number, body in enumerate(bodies)) + CERTAIN["a fragment"]
     built, log = compiled(text, ways(text, tmp_path / "headers")[1], tmp_path / "full", ready)
     assert not built
     for name in ("zero_like", "scael", "contigous", "flaot"):
         assert f"‘{name}’" in log or f"'{name}'" in log, log[:2000]
+    for words in ("redefinition of", "conflicting declaration of C function", "too few arguments to", "no matching function for call"):
+        assert words in log, log[:4000]
     assert "has incomplete type" in log, log[:2000]
 
 
@@ -101,7 +113,34 @@ def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNC
         ("k.cu:3:5: error: ‘relu’ was not declared in this scope\nk.cu:9:1: error: ‘foo’ was not declared in this scope\n", False),
         ('k.cu(3): error: identifier "relu" is undefined\n', False),
         ("k.cu:3:5: error: no matching function for call to ‘foo(int)’\n", False),
-        ("k.cu:3:5: fatal error: expected.h: No such file or directory\n", False),
+        ("k.cu:3:5: fatal error: expected.h: No such file or directory\n", True),
+        ("/torch/include/a.h:3:5: fatal error: b.h: No such file or directory\n", False),
+        ("k.cu:3:5: fatal error: cannot write\n", False),
+        ("k.cu:3:5: error: redefinition of ‘int foo()’\nk.cu:1:5: note: ‘int foo()’ previously defined here\n", True),
+        ("k.cu:3:5: error: redefinition of ‘int foo()’\n/torch/a.h:1:5: note: ‘int foo()’ previously defined here\n", False),
+        ("k.cu:3:5: error: ‘float foo’ conflicts with a previous declaration\nk.cu:1:5: note: previous declaration ‘int foo’\n", True),
+        (
+            "k.cu:3:5: error: conflicting declaration ‘int foo’\n/usr/include/c++/12/cmath:9:1: note: previous declaration ‘foo’\n",
+            True,
+        ),
+        (
+            "k.cu:3:5: error: conflicting declaration ‘int foo’\n/usr/include/c++/12/random:9:1: note: previous declaration ‘foo’\n",
+            False,
+        ),
+        ('k.cu(4): error: function "foo" has already been defined (previous definition at line 3)\n', True),
+        ('k.cu(4): error: function "foo" has already been defined (previous definition at line 3 of "/torch/a.h")\n', False),
+        ("k.cu:3:5: error: too few arguments to function ‘void ns::foo(float*, int)’\n", True),
+        ("k.cu:3:5: error: too few arguments to function ‘at::Tensor at::relu(const at::Tensor&)’\n", False),
+        ("k.cu:3:5: error: too many arguments to function ‘void bar(float*, int)’\n", False),
+        (
+            "k.cu:3:5: error: no matching function for call to ‘foo<4>(int)’\nk.cu:1:5: note: candidate: ‘void foo()’\n"
+            "k.cu:1:5: note:   candidate expects 0 arguments, 1 provided\n",
+            True,
+        ),
+        ("/usr/bin/ld: k.cu:(.text+0x0): multiple definition of `foo(int)'; k.cu:k.cu:(.text+0x9): first defined here\n" + LD, True),
+        ("k.cudafe1.cpp:(.text+0x0): multiple definition of `PyInit_m'; k.cu:k.cudafe1.cpp:(.text+0x9): first defined here\n" + LD, True),
+        ("k.cu:(.text+0x0): multiple definition of `bar(int)'; k.cu:k.cu:(.text+0x9): first defined here\n" + LD, False),
+        ("k.cu:(.text+0x0): multiple definition of `foo'; libtorch.a:a.cpp:(.text+0x9): first defined here\n" + LD, False),
         ("/torch/include/a.h:3:5: error: ‘foo’ was not declared in this scope\n", False),
         ("error: expected better\n", False),
         ("k.cu:3:5: error: aggregate ‘nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, float> a’ has incomplete type\n", True),
