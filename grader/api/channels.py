@@ -53,7 +53,7 @@ def route(server: str, tls: bool | None = None) -> tuple[str, bool]:
 def _host_and_port(address: str) -> str:
     """The address. SettingsInvalid where it can't be one. Without a port gRPC takes 443."""
     if _RESOLVER.match(address) is None and re.fullmatch(r"(?:\[[^\]]+\]|[^\s:/]+)(?::\d+)?", address) is None:
-        raise SettingsInvalid("server", f"{address!r} is not a server address; write HOST:PORT, such as localhost:50551")
+        raise SettingsInvalid("server", f"{address.rpartition('@')[2]!r} is not a server address; write HOST:PORT, such as localhost:50551")
     return address
 
 

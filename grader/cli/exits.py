@@ -40,9 +40,22 @@ class GraderFailed(CommandFailed):
     """The grader could not do what it should have."""
 
 
+class Unreachable(GraderFailed):
+    """No server answers; another try may do."""
+
+    reason, code = "SERVER_UNREACHABLE", "UNAVAILABLE"
+
+
 # Refusals that say nothing of what was asked, only of the moment.
 _NOT_NOW = (errors.QuotaExceeded, errors.QueueFull, errors.QueueShareUsed, errors.ShuttingDown)
 _MISUSE = (errors.CallRefused, errors.ProblemInvalid, errors.SettingsInvalid, EntryPointInvalid)
+
+
+def refused_as(error: Exception) -> type[CommandFailed]:
+    """Return whose code and reason an error without its own has."""
+    if isinstance(error, errors.ServerUnreachable):
+        return Unreachable
+    return UsageError if exit_of_error(error) is Exit.MISUSE else GraderFailed
 
 
 def exit_of_error(error: Exception) -> Exit:

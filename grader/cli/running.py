@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import re
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ from typing import Any
 
 import typer
 
-from grader.cli.exits import CommandFailed, Exit, GraderFailed, exit_of_error
+from grader.cli.exits import CommandFailed, Exit, GraderFailed, exit_of_error, refused_as
 from grader.cli.output import did_you_mean, plain, stderr_console
 from grader.errors import CompetitionNotFound, GraderError, ProblemNotFound
 from sandbox.protocol.entry_points import EntryPointInvalid
@@ -96,8 +97,9 @@ def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope, *, json: bool) ->
                 text += did_you_mean(word, names).replace(" ", ". ", 1)
         stderr_console().print(plain("error: ", "bold red") + plain(text), soft_wrap=True)
         if json:
-            refusal = {key: getattr(error, key, "") or getattr(CommandFailed, key) for key in ("code", "reason")}
-            field = next((violation.field for violation in getattr(error, "violations", ())), "")
+            refusal = {key: getattr(error, key, "") or getattr(refused_as(error), key) for key in ("code", "reason")}
+            first = re.match(r"(\w+): ", str(error)) if exit_of_error(error) is Exit.MISUSE else None
+            field = next((violation.field for violation in getattr(error, "violations", ())), first[1] if first else "")
             print(dumps({"error": {**refusal, "field": field, "message": str(error)}}, indent=2))
         return exit_of_error(error)
     except KeyboardInterrupt:

@@ -405,7 +405,7 @@ def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire
     if not spec.inputs or not spec.outputs:
         return None
     shown = [workload for workload in spec.workloads if not workload.hidden and workload.device_kind in ("", device_kind)]
-    inputs = [tensor for tensor in spec.inputs if language != CUDA or not is_axis(tensor, spec)]
+    inputs = [tensor for tensor in spec.inputs if language != CUDA or not is_axis(tensor)]
     tensors = [tuple(replace(item, distribution=wire.Distribution()) for item in items) for items in (inputs, spec.separate_outputs)]
     return wire.EntryCall(
         inputs=tensors[0],

@@ -48,6 +48,8 @@ _NO_FRAGMENT = re.compile(
     r"[‘'\"](?:const )?nvcuda::wmma::fragment<[^;]*\bincomplete type\b|\bincomplete type [‘'\"](?:const )?nvcuda::wmma::fragment<"
 )
 _GRAMMAR = ("expected ", "stray ", "missing terminating ", "unterminated ")
+# What g++ expects, too, where it knows a namespace and not the name in it.
+_NAME_EXPECTED = re.compile(r"expected (?:class-name|type-specifier|nested-name-specifier|template-name)\b")
 _NO_FILE = re.compile(r"\S+: No such file or directory")
 _TWO_MEANINGS = re.compile(r"redefinition of |conflicting declaration |redeclared as different|conflicts with a previous declaration")
 _DEFINED_BEFORE = re.compile(r"has already been defined \(previous definition at line \d+\)")  # nvcc's, of the same file
@@ -162,7 +164,9 @@ def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
     message = error["message"]
     if error["fatal"]:
         return _NO_FILE.match(message) is not None
-    if message.startswith(_GRAMMAR) or _NO_FRAGMENT.search(message) or _DEFINED_BEFORE.search(message):
+    if message.startswith(_GRAMMAR) and not _NAME_EXPECTED.match(message):
+        return True
+    if _NO_FRAGMENT.search(message) or _DEFINED_BEFORE.search(message):
         return True
     notes = log[first.end() :].partition(" error: ")[0]
     other = _DECLARED_AT.search(notes)

@@ -15,6 +15,7 @@ from pathlib import Path
 from sandbox.compilers.headers import Headers
 from sandbox.protocol.directives import directives_of
 
+DIRECTIVE_LIMIT = 4096  # characters of a line of flags that count: splitting a long word takes the square of its length
 NOT_USED = "not used; docs/submitting.md lists the flags that count"
 # The next word is theirs, though it may begin with a dash.
 _TAKES_WORD = frozenset(
@@ -84,7 +85,7 @@ def read(
 
 def directed(texts: Iterable[str], *, emulated: bool) -> RequestedFlags:
     """Those of the directives in sources, which are nvcc's."""
-    device = [value for text in texts for value in directives_of(text, "flags")]
+    device = [value[:DIRECTIVE_LIMIT] for text in texts for value in directives_of(text, "flags")]
     return read(host=(), device=device, linker=(), emulated=emulated, is_own=lambda directory: False)
 
 

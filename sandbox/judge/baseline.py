@@ -345,7 +345,7 @@ def bench_baselines(
 ) -> Generator[wire.Progress, None, dict[str, wire.Samples]]:
     """do_bench of each baseline that comes to one, on inputs like all others. alone: their runs, in nanoseconds."""
     reported = dict[str, wire.Samples]()
-    for name, runs_ns in alone.items():
+    for name, runs_ns in alone.items() if bench.problem.is_repeatable else ():
         launch, limit_s = partial(timed, trusted, bench, name), bench_limit_s(bench.problem.trial_s)
         if samples := bench_samples(trusted, launch, budget_ns, limit_s, place_count(trusted.device.CLOCK, min(runs_ns))):
             reported[name] = samples

@@ -37,7 +37,7 @@ def _load(reference: Reference, problem: wire.ProblemSpec, job: wire.RunnerJob, 
         arguments: list[Any] = [
             arena.tensor(slot.offset, tensor.dtype, slot.shape, slot.strides)
             if tensor.shape
-            else (int(slot.scalar) if is_axis(tensor, job) else torch.tensor(slot.scalar, dtype=getattr(torch, tensor.dtype)))
+            else (int(slot.scalar) if is_axis(tensor) else torch.tensor(slot.scalar, dtype=getattr(torch, tensor.dtype)))
             for slot, tensor in zip(call.inputs, job.inputs, strict=True)
         ]
         targets, blanks = _outputs(call, job, arena, empty)

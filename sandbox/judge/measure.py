@@ -201,6 +201,8 @@ def confirmed(reported: wire.Samples, certified: wire.Samples, clock: wire.Clock
 
 def _claim(subject: RunnerLink, bench: WorkloadContext, budget_ns: int, launch_ns: float) -> wire.Samples | None:
     """do_bench on inputs like all others, by the subject's own process. launch_ns: how long a launch takes."""
+    if not bench.problem.is_repeatable:
+        return None
     # Of a slow kernel too: what is wrong with a claim does not show in one sample.
     budget_ns = max(budget_ns, min(BENCH_NS[subject.device.CLOCK], round(CLAIM_LAUNCHES * launch_ns)))
     launch, limit_s = partial(run, subject, bench, RunOptions()), bench_limit_s(bench.problem.trial_s, launch_ns)

@@ -32,6 +32,7 @@ _NAN = {
     torch.bfloat16: (torch.int16, 0x7FC0, 6),
 }
 ALL_BITS_OF_BYTE, ONE_BYTE_LIMIT = 255, 256
+FLOAT8_NANS = 0x7C  # the first byte that is NaN or infinite in a format of eight bits, whose other NaNs are -0 or all bits
 ALL_BITS = -1  # a NaN in every float format, which no arithmetic makes
 _WIDTH = {torch.int64: torch.int64, torch.int32: torch.int32, torch.int16: torch.int16, torch.int8: torch.uint8, torch.uint8: torch.uint8}
 FLOAT64_FLOOR = 1e-12
@@ -91,8 +92,9 @@ def fill_with_poison(output: torch.Tensor) -> int:
         bits = (nan ^ (1 << payload)) | (1 + secrets.randbelow((1 << payload) - 2))
     elif dtype == torch.bool:
         kind, bits = torch.uint8, 2 + secrets.randbelow(254)  # no boolean that a kernel writes
-    elif is_narrow(dtype):
-        kind, bits = torch.uint8, secrets.randbelow(ONE_BYTE_LIMIT)
+    elif is_narrow(dtype):  # of float8 no NaN, which may be right
+        sign, number = secrets.choice((0, ONE_BYTE_LIMIT // 2)), 1 + secrets.randbelow(FLOAT8_NANS - 1)
+        kind, bits = torch.uint8, secrets.randbelow(ONE_BYTE_LIMIT) if dtype == FLOAT4 else sign | number
     else:
         kind = _WIDTH[dtype]
         info = torch.iinfo(kind)
@@ -206,6 +208,7 @@ def compare(
     dtype = reference.dtype
     if is_narrow(dtype):  # a byte's sentinel may be the right answer, as an integer's
         unwritten = unwritten & (output.view(torch.uint8) != reference.view(torch.uint8))
+        unwritten &= ~(numbers(output).isnan() & numbers(reference).isnan()) if dtype != FLOAT4 else True
     is_unrounded = is_narrow(dtype) and reference64 is not None and not is_narrow(reference64.dtype)
     if reference.dtype == FLOAT4:
         output, reference, unwritten = numbers(output).float(), numbers(reference).float(), unwritten.repeat_interleave(2, -1)

@@ -177,7 +177,8 @@ def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         else:
             ready = runner.call(call, PLACE_S, poison_snapshots)
             runner.placed = bench.placed(how) if ready == FINE else None
-        if how.warm_count and bench.spent is not None and is_ok(ready):
+        warm_count = how.warm_count if bench.problem.is_repeatable else min(1, how.warm_count)
+        if warm_count and bench.spent is not None and is_ok(ready):
             for buffers in scenes:
                 for memory, spent in zip(buffers.places, bench.spent, strict=True):
                     if memory is not None:
@@ -185,7 +186,7 @@ def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
             runner.device.synchronize()
             runner.gate.write_scalars(_scalars(bench, bench.spent))
             warm = Operation.WARM if how.operation is Operation.CALL else Operation.WARM_NULL
-            ready = runner.call(Call(operation=warm, count=how.warm_count), how.warm_count * how.count * limit_s)
+            ready = runner.call(Call(operation=warm, count=warm_count), warm_count * how.count * limit_s)
         if not is_ok(ready):
             return [Run(key=scene.key, reply=ready, duration_ns=0, inputs=scene.drawn) for scene in scenes]
         bench.spent = scenes[-1].drawn

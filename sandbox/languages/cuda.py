@@ -64,7 +64,7 @@ def load(artifact_fd: int, state_fd: int, job: wire.RunnerJob, arena: Arena) -> 
 
     def bind(call: Call) -> Bound:
         inputs = zip(call.inputs, job.inputs, strict=True)
-        arguments = [_argument(arena, slot, tensor.dtype) for slot, tensor in inputs if not is_axis(tensor, job)]
+        arguments = [_argument(arena, slot, tensor.dtype) for slot, tensor in inputs if not is_axis(tensor)]
         arguments += [ctypes.c_void_p(arena.address(slot.offset)) for slot in call.outputs]
         arguments += [ctypes.c_int64(axis) for axis in call.axes]
         arguments.append(ctypes.c_void_p(None))  # the default stream

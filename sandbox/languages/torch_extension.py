@@ -161,7 +161,7 @@ def order_of(parameters: Mapping[str, bool | None], job: wire.RunnerJob, written
     tensors, count = (*job.inputs, *job.outputs), len(job.inputs)
     names = [*(tensor.name for tensor in tensors), *job.axes]
     alike = {name.casefold(): name for name in names}
-    if len(alike) == len(names) and len({name.casefold() for name in parameters}) == len(parameters):
+    if len(alike) == len(set(names)) and len({name.casefold() for name in parameters}) == len(parameters):
         parameters = {alike.get(name.casefold(), name): kind for name, kind in parameters.items()}
         written = [alike.get(name.casefold(), name) for name in written]
     is_tensor = [place >= count or bool(tensor.shape) for place, tensor in enumerate(tensors)] + [False] * len(job.axes)
@@ -238,9 +238,7 @@ def copy_out(
     references compute in float64 only to be exact."""
     import torch
 
-    results = [] if result is None else list(result) if isinstance(result, (tuple, list)) else [result]
-    for tensor in changed:
-        results = [value for value in results if value is not tensor and not (isinstance(value, torch.Tensor) and _overlap(value, tensor))]
+    results = _without(changed, [] if result is None else list(result) if isinstance(result, (tuple, list)) else [result], len(targets))
     if len(results) != len(targets):
         inputs, outputs = (", ".join(tensor.name for tensor in tensors) for tensors in (job.inputs, job.outputs))
         if result is None:
@@ -269,6 +267,20 @@ def copy_out(
             raise _refused(tensor, "lies where the grader copies it to; return a tensor of your own")
         with torch.no_grad():
             target.copy_(value)
+
+
+def _without(changed: Sequence[Any], returned: Sequence[Any], count: int) -> list[Any]:
+    """Return what a kernel returned but for the tensors that it changed in place, and for views of all of one, down to count."""
+    results = [value for value in returned if not any(value is tensor for tensor in changed)]
+    for tensor in changed:
+        place = next((place for place, value in enumerate(results) if _same_memory(value, tensor)), None)
+        if place is not None and len(results) > count:
+            del results[place]
+    return results
+
+
+def _same_memory(value: Any, tensor: torch.Tensor) -> bool:
+    return hasattr(value, "data_ptr") and (value.data_ptr(), value.numel()) == (tensor.data_ptr(), tensor.numel())
 
 
 def _refused(tensor: wire.TensorSpec, sentence: str, status: Status = Status.WRONG_SHAPE) -> LaunchRefused:

@@ -49,9 +49,9 @@ def cuda_signature(spec: wire.ProblemSpec) -> str:
     return f'extern "C" void {entry_in(spec, CUDA)}({cuda_parameters(call)})' if plain.outputs else ""
 
 
-def is_axis(tensor: wire.TensorSpec, call: wire.ProblemSpec | wire.EntryCall | wire.RunnerJob) -> bool:
-    """Return whether an input is the size of an axis, which raw CUDA gets as that axis only."""
-    return tensor.shape == () and tensor.name in call.axes
+def is_axis(tensor: wire.TensorSpec) -> bool:
+    """Return whether an input is the size of the axis of its name, which raw CUDA gets as that axis only."""
+    return tensor.shape == () and (tensor.distribution.kind, tensor.distribution.high_axis) == ("constant", tensor.name)
 
 
 def cuda_parameters(call: wire.ProblemSpec | wire.EntryCall) -> str:
@@ -59,7 +59,7 @@ def cuda_parameters(call: wire.ProblemSpec | wire.EntryCall) -> str:
     inputs = [
         f"{'' if tensor.inout or not tensor.shape else 'const '}{C_TYPES[tensor.dtype]}{'*' if tensor.shape else ''} {tensor.name}"
         for tensor in call.inputs
-        if not is_axis(tensor, call)
+        if not is_axis(tensor)
     ]
     outputs = [f"{C_TYPES[output.dtype]}* {output.name}" for output in call.outputs]
     axes = [f"int64_t {axis}" for axis in call.axes]

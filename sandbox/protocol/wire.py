@@ -319,6 +319,11 @@ class ProblemSpec:
         return tuple(numbers.get(tensor.name) for tensor in self.outputs)
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether a launch on its own results is as good as the first: not where integers are changed in place, for they may be places."""
+        return not any(tensor.inout and "float" not in tensor.dtype for tensor in self.inputs)
+
+    @property
     def separate_outputs(self) -> tuple[TensorSpec, ...]:
         """The outputs that have memory of their own: those that an entry takes, or returns."""
         return tuple(tensor for tensor, number in zip(self.outputs, self.in_place, strict=True) if number is None)

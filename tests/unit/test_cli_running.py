@@ -18,7 +18,7 @@ from grader.cli import running
 from grader.cli.exits import Exit, GraderFailed, UsageError, exit_of_error
 from grader.cli.output import stdout_console
 from grader.cli.server_choice import GraderTyper
-from grader.errors import FieldViolation, InvalidSubmission, SettingsInvalid
+from grader.errors import FieldViolation, InvalidSubmission, ServerUnreachable, SettingsInvalid
 
 DEADLINE_S = 300.0
 # What a user's Ctrl-C does where it meets `module` being imported: the command line begins like the installed script does.
@@ -88,7 +88,9 @@ NO_N = InvalidSubmission((FieldViolation("submission.size", "write n=5"), FieldV
         (NO_N, ("INVALID_ARGUMENT", "INVALID_SUBMISSION", "submission.size", "submission.size: write n=5; submission.mode: write test")),
         (UsageError("no file 'a.cu'"), ("INVALID_ARGUMENT", "INVALID_REQUEST", "", "no file 'a.cu'")),
         (GraderFailed("no server"), ("INTERNAL", "GRADER_FAILED", "", "no server")),
-        (SettingsInvalid("PORT", "is no port"), ("INTERNAL", "GRADER_FAILED", "", "PORT: is no port")),
+        (SettingsInvalid("PORT", "is no port"), ("INVALID_ARGUMENT", "INVALID_REQUEST", "PORT", "PORT: is no port")),
+        (UsageError("sources: no file 'a.cu'"), ("INVALID_ARGUMENT", "INVALID_REQUEST", "sources", "sources: no file 'a.cu'")),
+        (ServerUnreachable("a:1", "refused"), ("UNAVAILABLE", "SERVER_UNREACHABLE", "", "no answer from a:1: refused")),
     ],
 )
 def test_a_refusal_is_json_where_the_command_prints_json(

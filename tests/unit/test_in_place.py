@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,16 +20,19 @@ from sandbox.devices.emulated import EmulatedDevice
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.launch.loop import Bound, LaunchRefused, Loaded, serve
 from sandbox.protocol import wire
-from sandbox.protocol.gate import FINE, GATE_BYTES, Call, Gate, Operation, Slot, create_sealed
+from sandbox.protocol.gate import FINE, GATE_BYTES, Answer, Call, Gate, Operation, Slot, Status, create_sealed
 from sandbox.protocol.signatures import cuda_signature, torch_signature
 from sandbox.protocol.wire import Symptom, TrialOutcome
 from tests import fakes
 from tests.collection import AFTER_COLLECTION
+from tests.draining import drained
 
 if AFTER_COLLECTION:
     import torch
 
-    from sandbox.judge.baseline import Baseline, runner_job
+    from sandbox.judge import baseline
+    from sandbox.judge import measure as measuring
+    from sandbox.judge.baseline import Baseline, Heartbeat, runner_job
     from sandbox.judge.baseline_process import _load
     from sandbox.judge.explain import explain
     from sandbox.judge.tolerance import unwritten_mask
@@ -232,6 +236,9 @@ def test_an_entry_may_return_what_it_was_given_or_nothing() -> None:
         target.zero_()
     empty = torch.ones(0)
     copy_out((empty, torch.zeros(0)), [torch.zeros(0)], job_of(PROBLEM), (), [empty])
+    copy_out(empty.view(0), [], job_of(IN_PLACE_ONLY), (), [empty])
+    copy_out(x.view(2), [target], job_of(PROBLEM), (), [x])  # a view of what is changed may be another output, too
+    assert target.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -261,6 +268,9 @@ def test_what_a_schema_writes_to_is_matched() -> None:
     assert order_of({"out": True, "x": True, "y": True}, job_of(PROBLEM), ["out", "x"]) == (2, 1, 0)
     assert order_of({"a": True, "b": True, "c": True}, job_of(PROBLEM), ["a", "b"]) == (1, 2, 0)
     assert order_of({"x": True, "n": False, "y": True}, job_of(IN_PLACE_ONLY)) == (1, 2, 0)
+    number = wire.TensorSpec(name="n", dtype="int64", shape=(), distribution=wire.Distribution(kind="constant", high_axis="n"))
+    job = job_of(replace(PROBLEM, inputs=(number, Y), outputs=(OUT,)))
+    assert order_of({"Y": True, "OUT": True, "n": None}, job) == (1, 2, 0)  # the axis is among the inputs, too
     assert order_of({"values": True, "other": True}, job_of(IN_PLACE_ONLY), ["values"]) == (1, 0)
 
 
@@ -284,3 +294,27 @@ def test_declarations() -> None:
     assert cuda_signature(PROBLEM) == 'extern "C" void solve(const float* y, float* x, float* out, int64_t n, cudaStream_t stream)'
     assert torch_signature(PROBLEM) == "torch::Tensor forward(torch::Tensor y, torch::Tensor x)"
     assert torch_signature(IN_PLACE_ONLY) == "void forward(torch::Tensor y, torch::Tensor x)"
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("float32", 3), ("bfloat16", 3), ("int32", 1), ("bool", 1)])
+def test_integers_that_are_changed_in_place_are_launched_once(dtype: str, count: int) -> None:
+    """They may be places, and a second launch on the first one's results then leaves the tensor: no do_bench, one launch to warm up."""
+    problem = replace(IN_PLACE_ONLY, inputs=(replace(Y, dtype="int32"), replace(X, dtype=dtype)))
+    assert problem.is_repeatable is (count > 1)
+    bench = WorkloadContext(problem=problem, workload=WORKLOAD, reference=reference)
+    benched = list[float]()
+
+    class Trusted:
+        device = EmulatedDevice()
+
+        def call(self, call: Call, limit_s: float) -> Answer:
+            benched.append(limit_s)
+            return Answer(status=Status.OK, samples_ns=(1,))
+
+    trusted: Any = Trusted()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(baseline, "timed", lambda *_, **__: [])
+        drained(baseline.bench_baselines(trusted, bench, {"eager": [1]}, 1, Heartbeat(wire.Stage.BASELINE)))
+        patch.setattr(measuring, "run", lambda *_: None)
+        claim = measuring._claim(trusted, bench, 1, 1.0)
+    assert (claim is not None, len(benched)) == ((True, 2) if count > 1 else (False, 0))

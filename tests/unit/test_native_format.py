@@ -8,7 +8,7 @@ from grader.errors import ProblemInvalid
 from grader.formats import native
 from grader.problems.store import Problems
 from sandbox.protocol import wire
-from sandbox.protocol.signatures import cuda_signature, rule_of, torch_signature
+from sandbox.protocol.signatures import cuda_signature, is_axis, rule_of, torch_signature
 from tests import fakes
 
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
@@ -177,6 +177,16 @@ def test_a_reference_gets_the_axes_that_its_parameters_name(tmp_path, reference,
     )
     assert cuda_signature(spec) == 'extern "C" void solve(const float* a, float* c, int64_t n, cudaStream_t stream)'
     assert torch_signature(spec).count("int64_t n") == inputs.count("n")
+
+
+def test_a_number_that_has_an_axis_name_is_no_axis(tmp_path):
+    """It is drawn, and the reference gets what was drawn."""
+    text = fakes.PROBLEM_TOML.format(name="sum").replace(
+        'shape = ["n"] }]\noutputs', 'shape = ["n"] }, { name = "n", shape = [] }]\noutputs'
+    )
+    directory = fakes.write_problem(tmp_path, text=text)
+    (directory / "reference.py").write_text("def reference(a, n):\n    return a * n\n")
+    assert [is_axis(tensor) for tensor in native.load(directory).spec.inputs] == [False, False]
 
 
 def test_float8_is_a_type_of_tensors_and_not_of_numbers(tmp_path):

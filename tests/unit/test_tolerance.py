@@ -108,6 +108,21 @@ def test_float8_is_compared_by_its_numbers(dtype: torch.dtype) -> None:
     assert compared(near, reference, TIGHT).mismatched_count == 1
 
 
+@pytest.mark.parametrize("dtype", [name for name in NARROW if name != "float4_e2m1fn_x2"], indirect=True)
+def test_any_nan_of_float8_is_right_where_one_is_and_poison_is_none(dtype: torch.dtype) -> None:
+    raw = torch.arange(256, dtype=torch.uint8).view(dtype)
+    nans = raw.view(torch.uint8)[raw.double().isnan()]
+    right = torch.full((1,), math.nan).to(dtype)
+    for byte in nans:
+        output = byte.reshape(1).view(dtype)
+        assert compare(output, right, None, unwritten_mask(output, 0x31), LOOSE).outcome is PASSED
+    assert not any(fill_with_poison(right.clone()) in nans.tolist() for _ in range(2000))
+    number = torch.ones(1).to(dtype)
+    poisoned = torch.full((1,), 0x31, dtype=torch.uint8).view(dtype)
+    for output, reference in ((right, number), (poisoned, right)):
+        assert compare(output, reference, None, unwritten_mask(output, 0x31), LOOSE).outcome is wire.TrialOutcome.UNWRITTEN
+
+
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"], indirect=True)
 def test_float8_may_be_rounded_from_any_answer_that_is_right(dtype: torch.dtype) -> None:
     """Half a step from the exact answer both numbers are right, though one byte of them may be the poison. The controls: a step from it

@@ -39,6 +39,7 @@ LEFT_OPEN = {
     "a macro": 'TORCH_LIBRARY(mylib_of_mine, m) { m.def("f(Tensor x) -> Tensor"); }\n',
     "a macro's argument": BODY.format('RECORD_FUNCTION("name_of_mine", {});'),
     "what follows": BODY.format("torch::nn::Linear linaer(3, 4); linaer->forward(x);"),
+    "a base class": "struct Mine : torch::CustomClassHolder {\n    torch::Tensor scratch;\n};\n",
     "a type error": BODY.format("int n = x;"),
     "an overload": BODY.format('x.sum("all of it", 1, 2, 3);'),
     "what torch's headers define, too": "namespace at { struct Tensor {}; }\n",

@@ -24,7 +24,7 @@ def task(spec: wire.ProblemSpec, where: str) -> tuple[Reference, Reference | Non
     function = getattr(module, "reference", None)
     if not callable(function):
         raise TypeError("reference.py defines no function 'reference'")
-    by_size = [is_axis(tensor, spec) for tensor in spec.inputs]
+    by_size = [is_axis(tensor) for tensor in spec.inputs]
     rounded = {place: getattr(torch, tensor.dtype) for place, tensor in enumerate(spec.outputs) if tensor.dtype.startswith("float8")}
 
     def unrounded(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
