@@ -94,6 +94,7 @@ HEADERS = {
 _TEXEL = re.compile(r"float|unsigned|int|short|char|(?:float|u?int|u?short|u?char)[124]")
 LIBRARIES = ("ATen/cuda/CUDABlas", "ATen/native/cuda/", "ATen/cuda/cub")
 _LIBRARY = re.compile("|".join(HOST_LIBRARIES))
+_ALIAS = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\w+)[ \t]*$", re.MULTILINE)
 _CLASSES = ("class_specifier", "struct_specifier")
 _BYTE_WORD = re.compile(rb"[A-Za-z_]\w*")
 
@@ -160,6 +161,8 @@ def unknown_name(log: str, texts: str) -> str | None:
         return f"the emulated device has no {header['name']}; {ELSEWHERE}"
     unknown = None if first is None else _UNKNOWN.search(first["message"])
     name = unknown["name"] if unknown is not None else ""
+    if (sentence := library_call(name)) and any(word == name for _, word in _aliases(texts)):
+        return sentence
     if unknown is None or not (unknown["member"] or _CUDA_NAME.fullmatch(name) or _toolkit_declares(name)):
         return None
     declared = {word for word in set(_WORD.findall(texts)) - {name} if _declares(texts, word)}
@@ -222,14 +225,16 @@ def _objection(token: Token, following: list[str], *, defined: Collection[str]) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryCalls:
-    """defined: names that the sources themselves define, whatever they begin with. unreached: the functions that never run."""
+    """defined: names that the sources themselves define, whatever they begin with; aliases: those of them that stand for a library's
+    function, by a macro. unreached: the functions that never run."""
 
     defined: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
     unreached: frozenset[str] = frozenset()
 
     def is_foreign(self, name: str) -> bool:
         """Return whether a call of this name is one of a library that the emulated device lacks."""
-        return name not in self.defined and library_call(name) is not None
+        return name in self.aliases or (name not in self.defined and library_call(name) is not None)
 
     def unreached_bodies(self, code: bytes) -> list[tuple[int, int]]:
         """The bytes between braces, braces included, of a source's functions that never run and call a library."""
@@ -265,7 +270,13 @@ def library_calls(sources: Iterable[str], entry: str) -> LibraryCalls:
         macros.update(defined_macros(code))
     has_entry = any(entry in names for names in (outside, *bodies.values()))
     unreached = bodies.keys() - _reached(bodies, {*outside, entry}) - {""} if has_entry else ()
-    return LibraryCalls(defined=frozenset({*bodies, *macros} - {""}), unreached=frozenset(unreached))
+    aliases = frozenset(name for code in codes for name, word in _aliases(code.decode(errors="surrogateescape")) if library_call(word))
+    return LibraryCalls(defined=frozenset({*bodies, *macros} - {""}), aliases=aliases, unreached=frozenset(unreached))
+
+
+def _aliases(text: str) -> list[tuple[str, str]]:
+    """Macros that stand for one word, each with it."""
+    return _ALIAS.findall(text)
 
 
 def _reached(bodies: Mapping[str, set[str]], outside: set[str]) -> set[str]:

@@ -59,6 +59,14 @@ def test_a_name_that_no_gpu_has_any_more_is_told_its_successor() -> None:
     assert line is not None and line.startswith("k.cu:3:5: error: __shfl_down was removed from CUDA; write __shfl_down_sync, whose")
 
 
+def test_a_function_of_a_library_stays_one_by_the_name_of_a_macro() -> None:
+    """Which is no slip in the macro's name; the control is one in a name of the source's own."""
+    source = "#define bnb_cublasCreate cublasCreate\nvoid solve() { bnb_cublasCreate(); }\n"
+    assert "no cuBLAS, of which cublasCreate is called" in str(emulation_limits.unknown_name(UNDECLARED.format("cublasCreate"), source))
+    assert emulation_limits.unknown_name(UNDECLARED.format("cublasCreat"), "void cublasCreate() {}\n") is None
+    assert "{ __builtin_trap(); }" in translated(source.replace("solve", "compare") + SOLVE.format(body="*x = 1;"))
+
+
 @pytest.mark.parametrize(
     ("name", "source"),
     [
