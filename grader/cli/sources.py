@@ -113,13 +113,16 @@ def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
     while waiting:
         path = waiting.pop(0)
         for name in _INCLUDE.findall(contents[path]) if path.suffix != ".py" else ():
-            header = Path(os.path.abspath(path.parent / name))  # noqa: PTH100
-            # No link leads out of the directory: somebody else's kernel could have a file sent that is not its own.
-            is_inside = header.is_relative_to(top) and header.resolve().is_relative_to(top.resolve())
-            if header.suffix in _HEADERS and header not in contents and is_inside and header.is_file() and header.stat().st_size:
-                contents[header] = _content(header)
-                waiting.append(header)
-                _check_size(tuple(SourceFile(path="", content=content) for content in contents.values()))
+            # Next to the file, or from the common directory on, which compilers search as well.
+            for header in (Path(os.path.abspath(directory / name)) for directory in (path.parent, top)):  # noqa: PTH100
+                # No link leads out of the directory: somebody else's kernel could have a file sent that is not its own.
+                is_inside = header.is_relative_to(top) and header.resolve().is_relative_to(top.resolve())
+                if header.suffix in _HEADERS and is_inside and header.is_file() and header.stat().st_size:
+                    if header not in contents:
+                        contents[header] = _content(header)
+                        waiting.append(header)
+                        _check_size(tuple(SourceFile(path="", content=content) for content in contents.values()))
+                    break
     sources = tuple(SourceFile(path=path.relative_to(top).as_posix(), content=content) for path, content in contents.items())
     _check_size(sources)
     return sources

@@ -195,7 +195,7 @@ def forbidden_libraries(evidence: wire.Evidence) -> Decision | None:
 def _build(build: wire.Build) -> Decision:
     if build.outcome in _BUILD_LIMITS:
         verdict, sentence = _BUILD_LIMITS[build.outcome]
-        if build.outcome is BuildOutcome.TIMED_OUT and "error: " in build.fallback:
+        if build.outcome is BuildOutcome.TIMED_OUT and " error: " in build.fallback:  # with its place
             sentence = f"The compiler reached its time limit. Its first error with the quick headers: {_ended(build.fallback)}"
         return verdict, Reason.BUILD, sentence
     reason = Reason(build.reason) if build.reason else Reason.REJECTED

@@ -94,6 +94,8 @@ HEADERS = {
 _TEXEL = re.compile(r"float|unsigned|int|short|char|(?:float|u?int|u?short|u?char)[124]")
 LIBRARIES = ("ATen/cuda/CUDABlas", "ATen/native/cuda/", "ATen/cuda/cub")
 _LIBRARY = re.compile("|".join(HOST_LIBRARIES))
+_ALIAS = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\w+)[ \t]*$", re.MULTILINE)
+_CLASSES = ("class_specifier", "struct_specifier")
 _BYTE_WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -159,6 +161,8 @@ def unknown_name(log: str, texts: str) -> str | None:
         return f"the emulated device has no {header['name']}; {ELSEWHERE}"
     unknown = None if first is None else _UNKNOWN.search(first["message"])
     name = unknown["name"] if unknown is not None else ""
+    if (sentence := library_call(name)) and any(word == name for _, word in _aliases(texts)):
+        return sentence
     if unknown is None or not (unknown["member"] or _CUDA_NAME.fullmatch(name) or _toolkit_declares(name)):
         return None
     declared = {word for word in set(_WORD.findall(texts)) - {name} if _declares(texts, word)}
@@ -221,14 +225,16 @@ def _objection(token: Token, following: list[str], *, defined: Collection[str]) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryCalls:
-    """defined: names that the sources themselves define, whatever they begin with. unreached: the functions that never run."""
+    """defined: names that the sources themselves define, whatever they begin with; aliases: those of them that stand for a library's
+    function, by a macro. unreached: the functions that never run."""
 
     defined: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
     unreached: frozenset[str] = frozenset()
 
     def is_foreign(self, name: str) -> bool:
         """Return whether a call of this name is one of a library that the emulated device lacks."""
-        return name not in self.defined and library_call(name) is not None
+        return name in self.aliases or (name not in self.defined and library_call(name) is not None)
 
     def unreached_bodies(self, code: bytes) -> list[tuple[int, int]]:
         """The bytes between braces, braces included, of a source's functions that never run and call a library."""
@@ -256,15 +262,21 @@ def library_calls(sources: Iterable[str], entry: str) -> LibraryCalls:
     outside: set[str] = set()
     macros: set[str] = set()
     bodies = defaultdict[str, set[str]](set)
-    for code in codes:
-        root = readable_tree(code)
-        outside |= _names(_outside_functions(root))
+    roots = [readable_tree(code) for code in codes]
+    for function in (function for root in roots for function in _functions(root)):
+        bodies[function.name] |= function.names
+    for code, root in zip(codes, roots, strict=True):
+        outside |= _names(_outside_functions(root, bodies.keys() - {""}))
         macros.update(defined_macros(code))
-        for function in _functions(root):
-            bodies[function.name] |= function.names
     has_entry = any(entry in names for names in (outside, *bodies.values()))
     unreached = bodies.keys() - _reached(bodies, {*outside, entry}) - {""} if has_entry else ()
-    return LibraryCalls(defined=frozenset({*bodies, *macros} - {""}), unreached=frozenset(unreached))
+    aliases = frozenset(name for code in codes for name, word in _aliases(code.decode(errors="surrogateescape")) if library_call(word))
+    return LibraryCalls(defined=frozenset({*bodies, *macros} - {""}), aliases=aliases, unreached=frozenset(unreached))
+
+
+def _aliases(text: str) -> list[tuple[str, str]]:
+    """Macros that stand for one word, each with it."""
+    return _ALIAS.findall(text)
 
 
 def _reached(bodies: Mapping[str, set[str]], outside: set[str]) -> set[str]:
@@ -299,16 +311,33 @@ def _name(function: Node) -> str:
     return "" if at is None or exported else (at.text or b"").decode(errors="surrogateescape")
 
 
-def _outside_functions(root: Node) -> Iterator[Node]:
-    """Yield the nodes outside functions, and the bodies of all macros."""
+def _outside_functions(root: Node, defined: Collection[str]) -> Iterator[Node]:
+    """Yield the nodes outside functions, and the bodies of all macros. A declaration of a function calls nothing but its default values."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
         if _body(node) is not None:
             yield from (inner for inner in descendants(node) if inner.type == "preproc_arg")
+        elif _only_declares(node, defined):
+            waiting.extend(filter(None, (inner.child_by_field_name("default_value") for inner in descendants(node))))
         else:
             yield node
-            waiting.extend(node.children)
+            name = node.child_by_field_name("name") if node.type in _CLASSES and _stands_alone(node) else None
+            waiting.extend(child for child in node.children if child != name)  # no object is made by it, so that no constructor runs
+
+
+def _stands_alone(node: Node) -> bool:
+    return node.parent is None or node.parent.type not in ("declaration", "field_declaration", "type_definition")
+
+
+def _only_declares(node: Node, defined: Collection[str]) -> bool:
+    """Return whether it declares or instantiates one function. `Kind name(value);` makes an object, unless a function has that name."""
+    declarators = node.children_by_field_name("declarator") if node.type in ("declaration", "template_instantiation") else []
+    if len(declarators) != 1 or not any(inner.type == "function_declarator" for inner in descendants(declarators[0])):
+        return False
+    written = node.child_by_field_name("type")
+    returns_nothing = declarators[0].type == "function_declarator" and written is not None and written.text == b"void"
+    return declarators[0].type != "init_declarator" and (returns_nothing or _name(node) in defined)
 
 
 def _body(node: Node) -> Node | None:

@@ -41,6 +41,7 @@ def test_headers_that_a_file_includes_are_sent_along(tmp_path: Path) -> None:
     )
     write(top / "deep" / "a.cuh", '#include "../b.h"\n#include "../../above.h"\n#include "link.h"\n#include "secret"\n#include "a.cuh"\n')
     write(top / "b.h", "// the last\n")
+    write(top / "x.cu")
     write(top / "deep" / "secret", "no header\n")
     write(tmp_path / "above.h")
     (top / "deep" / "link.h").symlink_to(tmp_path / "above.h")
@@ -50,6 +51,8 @@ def test_headers_that_a_file_includes_are_sent_along(tmp_path: Path) -> None:
     submitted = sources.read([kernel], "p")
     assert submitted.notes == ("sent along, for it is included: deep/a.cuh, b.h",)
     assert sources.read([top / "b.h"], "p").notes == ()
+    write(top / "deep" / "k.cu", '#include "deep/a.cuh"\n#include "b.h"\n')  # as from the common directory
+    assert [source.path for source in sources.read_sources([top / "deep" / "k.cu", top / "x.cu"])][2:] == ["deep/a.cuh", "b.h"]
     write(top / "b.h", "x" * SOURCE_LIMIT_BYTES)
     with pytest.raises(UsageError, match="over the 1,048,576 allowed"):
         sources.read_sources([kernel])

@@ -131,7 +131,8 @@ def test_a_build_out_of_time_tells_the_first_error_of_the_quick_headers() -> Non
     report = fold((facts,))
     assert (report.verdict, report.reason) == (Verdict.TIME_LIMIT_EXCEEDED, "BUILD")
     assert "k.cu:3:5: error: no match for ‘operator+’" in report.summary and "smaller" not in report.summary
-    assert "make the source smaller" in fold((replace(facts, fallback=""),)).summary
+    for without in ("", "error: the compiler did not finish in time"):
+        assert "make the source smaller" in fold((replace(facts, fallback=without),)).summary
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,14 @@ def test_a_name_that_no_gpu_has_any_more_is_told_its_successor() -> None:
     assert line is not None and line.startswith("k.cu:3:5: error: __shfl_down was removed from CUDA; write __shfl_down_sync, whose")
 
 
+def test_a_function_of_a_library_stays_one_by_the_name_of_a_macro() -> None:
+    """Which is no slip in the macro's name; the control is one in a name of the source's own."""
+    source = "#define bnb_cublasCreate cublasCreate\nvoid solve() { bnb_cublasCreate(); }\n"
+    assert "no cuBLAS, of which cublasCreate is called" in str(emulation_limits.unknown_name(UNDECLARED.format("cublasCreate"), source))
+    assert emulation_limits.unknown_name(UNDECLARED.format("cublasCreat"), "void cublasCreate() {}\n") is None
+    assert "{ __builtin_trap(); }" in translated(source.replace("solve", "compare") + SOLVE.format(body="*x = 1;"))
+
+
 @pytest.mark.parametrize(
     ("name", "source"),
     [
@@ -96,6 +104,9 @@ def translated(*sources: str, entry: str = "solve") -> str:
         ("// Nobody calls this.\n" + HELPER, SOLVE.format(body="*x = 1;")),
         ("int main() { solve(nullptr);\n cublasCreate(&handle); }\n" + SOLVE.format(body="*x = 1;"),),
         (HELPER + "void f() { compare(nullptr); }\nstruct S { void g() { f(); } };\n", SOLVE.format(body="*x = 1;")),
+        (HELPER + "void compare(float* x);\n" + SOLVE.format(body="*x = 1;"),),
+        ("void compare(Handle* h);\nstruct Handle { Handle() { cublasCreate(&handle); } };\n" + SOLVE.format(body="*x = 1;"),),
+        ("template <int N> int work() { return cublasCreate(0); }\ntemplate int work<1>();\n" + SOLVE.format(body="*x = 1;"),),
         ("void cublasCheck(int status) {}\n#define cublasCheck(x) (cublasCheck)(x)\n" + SOLVE.format(body="cublasCheck(0);"),),
     ],
 )
@@ -111,12 +122,23 @@ def test_a_function_that_never_runs_may_call_a_library(sources: tuple[str, ...])
         ((HELPER + SOLVE.format(body="compare(x);"),), "solve"),
         ((HELPER, "void f(float* x) { compare(x); }\n" + SOLVE.format(body="f(x);")), "solve"),
         ((HELPER + "auto* chosen = compare;\n" + SOLVE.format(body="chosen(x);"),), "solve"),
+        (
+            (
+                HELPER.replace("void", "int", 1)
+                + "int f(int x = compare(nullptr));\nint f(int x) { return 1; }\n"
+                + SOLVE.format(body="f();"),
+            ),
+            "solve",
+        ),
+        (("struct S { S(int x) { cublasCreate(&handle); } };\nconst int y = 1;\nS s(y);\n" + SOLVE.format(body="*x = 1;"),), "solve"),
         ((HELPER + "#define RUN(x) compare(x)\n" + SOLVE.format(body="RUN(x);"),), "solve"),
         ((HELPER + "struct S { ~S() { compare(nullptr); } };\n" + SOLVE.format(body="*x = 1;"),), "solve"),
         ((HELPER.replace("void", 'extern "C" void', 1) + SOLVE.format(body="*x = 1;"),), "solve"),
         ((HELPER + 'extern "C" {\nvoid other(float* x) { compare(x); }\n}\n' + SOLVE.format(body="*x = 1;"),), "solve"),
         ((HELPER + SOLVE.format(body="*x = 1;"),), "elsewhere"),
         (("struct S { S() { cublasCreate(&handle); } } s;\n" + SOLVE.format(body="*x = 1;"),), "solve"),
+        (("struct S { S() { cublasCreate(&handle); } };\nstruct T : S {} t;\n" + SOLVE.format(body="*x = 1;"),), "solve"),
+        (("struct S { S() { cublasCreate(&handle); } };\n" + SOLVE.format(body="S s;"),), "solve"),
     ],
 )
 def test_a_call_that_may_be_reached_is_refused(sources: tuple[str, ...], entry: str) -> None:

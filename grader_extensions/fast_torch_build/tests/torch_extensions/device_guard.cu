@@ -22,6 +22,7 @@ torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& bias) {
 
 torch::Tensor optional_guard(torch::Tensor x, c10::optional<torch::Tensor> bias) {
     c10::cuda::CUDAGuard guard(x.device());
+    C10_CUDA_CHECK(c10::cuda::MaybeSetDevice(x.get_device()));
     auto y = torch::empty_like(x);
     const float* added = bias.has_value() ? bias.value().data_ptr<float>() : nullptr;
     add_bias<<<1, 32>>>(x.data_ptr<float>(), added, y.data_ptr<float>(), 1, x.numel());

@@ -46,7 +46,11 @@ inline void setCurrentCUDAStream(CUDAStream) {}
 inline DeviceIndex device_count() noexcept { return 1; }
 inline DeviceIndex device_count_ensure_non_zero() { return 1; }
 inline DeviceIndex current_device() { return 0; }
-inline void set_device(DeviceIndex) {}
+inline void set_device(DeviceIndex, bool = false) {}
+inline cudaError_t SetDevice(DeviceIndex, bool = false) { return cudaSuccess; }
+inline cudaError_t MaybeSetDevice(DeviceIndex) { return cudaSuccess; }
+inline DeviceIndex ExchangeDevice(DeviceIndex) { return 0; }
+inline DeviceIndex MaybeExchangeDevice(DeviceIndex) { return 0; }
 inline void device_synchronize() { cudaDeviceSynchronize(); }
 inline void stream_synchronize(cudaStream_t stream) { cudaStreamSynchronize(stream); }
 inline int warp_size() { return 32; }
