@@ -169,9 +169,9 @@ def is_certain(log: str, sources: Mapping[str, str], ready: Path) -> bool:
     if _NO_FRAGMENT.search(message) or _DEFINED_BEFORE.search(message):
         return True
     notes = log[first.end() :].partition(" error: ")[0]
-    other = _DECLARED_AT.search(notes)
+    before = _DECLARED_AT.search(notes)
     if _TWO_MEANINGS.search(message):
-        return other is not None and (other["path"] in sources or _MATH.fullmatch(other["path"]) is not None)
+        return before is not None and (before["path"] in sources or _MATH.fullmatch(before["path"]) is not None)
     if (called := _CALL.search(message)) is not None:
         counted = called[1] != "no matching" or 0 < notes.count(_CANDIDATE) == notes.count(_OTHER_COUNT)
         return counted and called["name"] in words and called["name"] not in torch_names

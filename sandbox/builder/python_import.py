@@ -64,8 +64,8 @@ class ExtensionLanguage:
     def headers(self, job: wire.BuildJob, sources: Mapping[str, str], place: Path) -> Iterator[Headers | str]:
         """Those of a torch extension, with its own directories."""
         for way in torch_extension.headers_of({**dict.fromkeys(self.user_paths, ""), **sources}, place, job.device_kind):
-            own = self.extension.include_dirs
-            yield way if isinstance(way, str) else dataclasses.replace(way, include_dirs=(*way.include_dirs, *own))
+            added = self.extension.include_dirs
+            yield way if isinstance(way, str) else dataclasses.replace(way, include_dirs=(*way.include_dirs, *added))
 
     def libraries(self, device_kind: str) -> list[str]:
         """Those of a torch extension, and its own."""

@@ -60,9 +60,9 @@ def note(entry: str, call: EntryCall, sources: Mapping[str, str]) -> BuildNote:
     path, line, parameters = definitions[0]
     faults = list(_faults(parameters, call))
     if not faults:
-        size, others = parameters[-1] if parameters else None, call.axes[1:]  # the first of several may be meant for all
-        if size and others and len(parameters) == len(names) - 1 - len(others) and size.name.casefold() not in map(str.casefold, call.axes):
-            sentence = f"`{size.text}` is given the size {call.axes[0]}, and nothing is given {', '.join(others)}"
+        size, missed = parameters[-1] if parameters else None, call.axes[1:]  # the first of several may be meant for all
+        if size and missed and len(parameters) == len(names) - 1 - len(missed) and size.name.casefold() not in map(str.casefold, call.axes):
+            sentence = f"`{size.text}` is given the size {call.axes[0]}, and nothing is given {', '.join(missed)}"
             return BuildNote(mismatch=f"{path}:{line}: {sentence}")
         return BuildNote()
     if order := _order(parameters, call, names):

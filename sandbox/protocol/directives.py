@@ -12,6 +12,6 @@ _KEY = re.compile(r"(?:^|[ \t])(arguments|destination|flags|problem)=")
 
 
 def directives_of(text: str, key: str) -> list[str]:
-    """What the directives of a source say for a key, in their order."""
+    """Return the values that the directives of a source give a key, in their order."""
     fields = [_KEY.split(line) for line in _LINE.findall(text)]
     return [value.strip() for parts in fields for name, value in zip(parts[1::2], parts[2::2], strict=True) if name == key]

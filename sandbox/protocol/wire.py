@@ -320,7 +320,7 @@ class ProblemSpec:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a launch on its own results is as good as the first: not where integers are changed in place, for they may be places."""
+        """Return whether a launch on its own results is as good as the first: integers that are changed in place may be places."""
         return not any(tensor.inout and "float" not in tensor.dtype for tensor in self.inputs)
 
     @property
