@@ -58,7 +58,7 @@ def alone(
         return Answer(status=Status.OK, samples_ns=(PROBE_NS + returned_ns * last[0].copy_out,))
 
     trusted = SimpleNamespace(device=SimpleNamespace(CLOCK=clock), silence=None, call=bench_of_last)
-    bench = SimpleNamespace(problem=SimpleNamespace(trial_s=trial_s), workload=SimpleNamespace(hidden=False))
+    bench = SimpleNamespace(problem=SimpleNamespace(trial_s=trial_s, is_repeatable=True), workload=SimpleNamespace(hidden=False))
     return drained(baseline.time_alone(trusted, bench, baselines))  # type: ignore[arg-type, return-value]
 
 

@@ -56,7 +56,7 @@ def test_a_problem_of_sols_reads_back():
     assert [(one.name, one.shape) for one in spec.inputs] == [("x", ("rows", "width")), ("scale", ())]
     rules = [json.loads(one.arguments)["rule"] for one in spec.workloads]
     assert [(one["kind"], one["atol"], one["ratio"]) for one in rules] == [("sol", 1e-3, 1.0), ("sol", 1e-2, 0.99)]
-    assert problem.languages == ("python", "torch_extension", "cuda") and spec.axes == ("rows", "width", "half", "flat")
+    assert problem.languages == ("python", "torch_extension", "cuda", "tvm_ffi") and spec.axes == ("rows", "width", "half", "flat")
 
 
 def test_a_trace_set_holds_its_definitions():
