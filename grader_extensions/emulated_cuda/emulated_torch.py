@@ -73,7 +73,7 @@ class _EmulatedEvent:
         return True
 
 
-class _Scope(contextlib.ContextDecorator):
+class _WithStatement(contextlib.ContextDecorator):
     """A `with` statement's device, stream or range."""
 
     idx = 0
@@ -81,7 +81,7 @@ class _Scope(contextlib.ContextDecorator):
     def __init__(self, *arguments: object, **named: object) -> None:
         pass
 
-    def __enter__(self) -> _Scope:
+    def __enter__(self) -> _WithStatement:
         return self
 
     def __exit__(self, *arguments: object) -> None:
@@ -181,7 +181,7 @@ def _cuda(torch: Any) -> dict[str, Any]:
         "get_device_properties": _constant(properties),
         "current_accelerator": _constant(torch.device("cuda")),
         **{name: _constant(stream) for name in ("current_stream", "default_stream", "get_stream_from_external")},
-        **dict.fromkeys(("stream", "device", "device_of", "device_index", "StreamContext"), _Scope),
+        **dict.fromkeys(("stream", "device", "device_of", "device_index", "StreamContext"), _WithStatement),
         "Stream": _Stream,
         "ExternalStream": _Stream,
         "Event": _EmulatedEvent,
@@ -195,7 +195,7 @@ def _cuda(torch: Any) -> dict[str, Any]:
         "default_generators": (torch.default_generator,),
         **{name: _constant() for name in ("init", "set_stream", "ipc_collect", "_sleep", "_record_memory_history")},
         "cudart": _constant(SimpleNamespace(cudaProfilerStart=_constant(0), cudaProfilerStop=_constant(0))),
-        "nvtx": SimpleNamespace(range=_Scope, range_push=_constant(0), range_pop=_constant(0), mark=_constant()),
+        "nvtx": SimpleNamespace(range=_WithStatement, range_push=_constant(0), range_pop=_constant(0), mark=_constant()),
     }
 
 
