@@ -16,7 +16,7 @@ from sandbox.protocol.languages import LanguageInfo
 INFO = LanguageInfo(name="formula", module="formula_language", suffixes=(".formula",), file_limit=1, needs_torch=True)
 
 
-def build(job: wire.BuildJob, files: Path, place: Path) -> tuple[BuildAttempt, wire.BuildNote]:
+def build(job: wire.BuildJob, files: Path, place: Path, out_dir: Path) -> tuple[BuildAttempt, wire.BuildNote]:
     """Check the syntax. The artifact is the text."""
     text = (files / job.sources[0]).read_text()
     try:

@@ -96,7 +96,7 @@ def _one_text(extensions: Sequence[Extension], folder: Path) -> str:
             translated = folder / extension.name / path
             translated.parent.mkdir(parents=True, exist_ok=True)
             translated.write_text(emulation.translate(text, path), "utf-8")
-            includes |= dict.fromkeys(INCLUDE.findall(text))
+            includes |= dict.fromkeys(INCLUDE.findall(translated.read_text("utf-8")))  # of CUDA's that torch brings, too
             if translated.suffix != ".h":
                 body.append(f'#include "{extension.name}/{path}"')
         macros = {name for text in extension.files.values() for name in DEFINE.findall(text)}
