@@ -8,8 +8,7 @@ function that does a call, and is the first place where untrusted code runs. Eve
 `LanguageInfo` (`sandbox/protocol/languages.py`).
 
 A language that is not compiled file by file has `build` in the place of `headers`, `libraries` and `check`: from the job, the directory of
-its files, an empty one, and the one where the builder leaves files, to the attempt and its note. It may run the submission, in processes
-of its own.
+its files, an empty one and the builder's own to the attempt and its note. It may run the submission, in processes of its own.
 """
 
 from __future__ import annotations

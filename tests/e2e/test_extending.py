@@ -33,8 +33,7 @@ def extended(cli: Cli, environment: dict[str, str], installed: Path) -> Cli:
 
 def verdict(cli: Cli, path: Path, problem: str, *words: str) -> str:
     done = cli("submit", path, "--problem", problem, "--json", *words)
-    assert done.stdout, done.stderr
-    assert "report" in done.json, done.stderr
+    assert done.stdout and "report" in done.json, done
     return str(done.json["report"]["verdict"])
 
 
