@@ -334,14 +334,17 @@ async def grader(
     state.chmod(0o711)
     artifacts = artifacts or state / "artifacts"
     settings = BoxSettings(
-        state_id=f"tests{secrets.token_hex(4)}", runtime_dir=state / "run", hidden_paths=(*PROBLEM_ROOTS, *hidden, artifacts)
+        state_id=f"tests{secrets.token_hex(4)}",
+        runtime_dir=state / "run",
+        hidden_paths=(*PROBLEM_ROOTS, *hidden, artifacts),
+        yields_cores=bool(gpus := usable_gpus(lanes)),
     )
     chosen, _ = await choose(isolation, settings)
     try:
         fleet = LocalFleet(
             isolation=chosen,
             settings=settings,
-            gpus=usable_gpus(lanes),
+            gpus=gpus,
             lane_count=emulated_count,
             builder_count=BUILDER_COUNT,
             warm_count=warm_count,
