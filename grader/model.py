@@ -141,6 +141,7 @@ class Problem:
     sweeps: tuple[Sweep, ...] = ()
     swept_axis: str = ""  # of a problem that mode sweep made for one submission: its workloads are the sizes of this axis
     sweep_measure_s: float | None = None  # for one size, where the submission asks for it
+    cascade: bool = False  # as of a submission, for all of them
 
     @property
     def digest(self) -> str:
@@ -175,6 +176,7 @@ class NewSubmission:
     precision: float | None = None  # the half-width at which measurements may end; None: the server's
     measure_s: float | None = None  # for one workload; None: the server's
     skip_sanitizer: bool = False  # after a failed test on the emulated device
+    cascade: bool = False  # on the emulated device first, and on a GPU where it is not wrong there
 
 
 class Scope(StrEnum):
@@ -250,6 +252,7 @@ class Report:
     timeline: Annotated[tuple[wire.Span, ...], NOT_SECRET] = ()  # what the time of the attempt went into
     exit_code: Annotated[int | None, ALWAYS] = None  # this and the next: how the kernel's process ended, where that decided
     signal: Annotated[int | None, ALWAYS] = None
+    screening: Annotated[wire.Screening | None, ALWAYS] = None  # the stage on the emulated device, before a GPU
     cached_from: Annotated[str, ALWAYS] = ""  # the id of the identical submission that was graded; "": this one was
 
 

@@ -71,6 +71,8 @@ def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> I
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
     if report.cached_from:
         yield plain(f"cached: the result of {one_line(report.cached_from)}, which is identical", "yellow")
+    if report.HasField("screening"):
+        yield plain(one_line(formatting.screening(report.screening), most_chars=_REMARK_CHARS), "dim")
     if score_text:
         count = report.process_count
         yield plain(f"score: {one_line(score_text)}, of {count} process{'' if count == 1 else 'es'}", "bold")

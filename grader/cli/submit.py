@@ -307,6 +307,13 @@ async def submit_command(
             "cause and takes seconds.",
         ),
     ] = False,
+    cascade: Annotated[
+        bool,
+        typer.Option(
+            "--cascade",
+            help="Verify on the emulated device first, at the smallest workloads: a kernel that is wrong there takes no time of a GPU.",
+        ),
+    ] = False,
     server: Server = None,
     state_dir: StateDir = None,
     json: Json = False,
@@ -329,6 +336,7 @@ async def submit_command(
         annotations=read_annotations(annotate or ()),
         precision=None if precision is None else precision / 100,
         skip_sanitizer=skip_sanitizer,
+        cascade=cascade,
     )
     if measure_s is not None:
         order.measure_duration.FromNanoseconds(nanoseconds(measure_s, "--measure-s"))

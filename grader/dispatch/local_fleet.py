@@ -19,7 +19,7 @@ from grader.artifacts import ArtifactCache, SubmissionFiles
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.lanes import LOOK_AGAIN_S, DeviceLane, JudgeMaker, JudgeProcess, Lanes
 from grader.dispatch.warm_boxes import WarmBoxes
-from grader.grading import pipeline
+from grader.grading import cascade
 from grader.grading.attempt import Profile, Workspace
 from grader.isolation import BoxSpec, GpuAccess, Isolation, Limits
 from grader.isolation.directories import box_output, hold_slot, run_directory, shared_slot_directory
@@ -171,7 +171,7 @@ class LocalFleet:
 
     def grade(self, lease: Lease) -> AsyncIterator[wire.Fact]:
         """Grade one attempt on this host."""
-        return pipeline.grade(lease, self)
+        return cascade.grade(lease, self)
 
     @contextmanager
     def _warm_place(self, spec: BoxSpec) -> Iterator[BoxSpec]:

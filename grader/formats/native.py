@@ -232,6 +232,7 @@ class _ProblemFile(StrictModel):
     flops: str | None = None
     libraries: Literal["allowed", "labelled", "forbidden"] | None = None
     baselines: list[Literal["max-autotune"]] | None = None  # next to eager and compile
+    cascade: bool | None = None  # the emulated device first, before a GPU
     sweep: list[_SweepRange] = Field(default=[], max_length=16)
 
     @model_validator(mode="after")
@@ -342,6 +343,7 @@ def load(path: Path, *, root: Path | None = None) -> Problem:
         moved_bytes=parsed.moved_bytes or "",
         flops=parsed.flops or "",
         sweeps=tuple(table.on_model() for table in parsed.sweep),
+        cascade=parsed.cascade or False,
     )
     for number, sweep in enumerate(problem.sweeps, 1):
         try:

@@ -21,7 +21,7 @@ from grader.api.conversion import from_enum
 from grader.api.resource_names import PROBLEMS, SUBMISSIONS, resource_id, violation
 from grader.config import Settings
 from grader.errors import FieldViolation, InvalidSubmission, ModeNotInstalled, NoSuchDevice, SettingsInvalid
-from grader.extensions import NoCompetitions, SubmitPolicy
+from grader.extensions import CORE_MODES, NoCompetitions, SubmitPolicy
 from grader.model import SOURCE_LIMIT_BYTES, NewSubmission, Problem, SourceFile
 from grader.problems.store import Problems
 from grader.rules.quotas import AdmissionPolicy, Quota
@@ -125,6 +125,8 @@ def check_submission(
     if message.HasField("sweep") and mode is not wire.Mode.SWEEP:
         violations.add("sweep", "is for MODE_SWEEP only; set that mode, or leave it out")
     violations += check_precision(message, mode)
+    if message.cascade and mode not in CORE_MODES:
+        violations.add("cascade", f"is not for MODE_{mode.name}; leave it out, or take MODE_TEST, MODE_BENCHMARK or MODE_RANKED")
     if request.allow_cached_result and mode not in REUSED_MODES:
         text = f"a result is never reused in MODE_{mode.name}; leave it out, or take MODE_TEST or MODE_BENCHMARK"
         violations.add("allow_cached_result", text)
@@ -157,6 +159,7 @@ def check_submission(
         precision=message.precision if message.HasField("precision") else None,
         measure_s=message.measure_duration.ToNanoseconds() / 1e9 if message.HasField("measure_duration") else None,
         skip_sanitizer=message.skip_sanitizer,
+        cascade=message.cascade,
     )
     allow_cached, batch = request.allow_cached_result, request.batch
     return Accepted(submission=submission, problem=problem, request_id=request.request_id, allow_cached=allow_cached, batch=batch)

@@ -42,6 +42,7 @@ class Launch:
     confinement: what a forked command is to set for itself, as JSON has it.
     binds: host paths to be staged, in this order; empty where they are reachable as they are.
     uid: another than ours is the box's alone, so that all its processes are the box's.
+    niceness: of all of them.
     """
 
     argv: Callable[[int, int, int | None], Sequence[str]]
@@ -51,6 +52,7 @@ class Launch:
     tmp: Mapping[str, int] | None = None
     descriptors: Sequence[int] = ()
     confinement: Mapping[str, Any] = field(default_factory=dict)
+    niceness: int = 0
 
 
 class HostBox(SupervisedBox):
@@ -80,6 +82,7 @@ class HostBox(SupervisedBox):
             "parent": os.getpid(),
             "entrances": self._cgroup.entrances if self._cgroup else (),
             "uid": self._launch.uid if self._has_own_uid else None,
+            "niceness": self._launch.niceness,
             "binds": list(self._launch.binds),
             "tmp": dict(self._launch.tmp) if self._launch.tmp else None,
             "argv": list(self._launch.argv(entered_end, status_end, exit_pipe)),

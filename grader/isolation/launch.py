@@ -21,8 +21,14 @@ from sandbox.protocol.toolkit import CUTLASS_VARIABLE
 PLACES = {"lib": LIB, "link": LINK, "src": SRC, "out": OUT}
 STACK_BYTES = 64 << 20
 PENDING_SIGNAL_COUNT = 128
+YIELDING_NICENESS, YIELDING_SHARES = 10, 110  # of the usual 1,024; the kernel gives that niceness the same
 # -S: no site, so no `.pth` file of the environment runs before the box's limits are set.
 BOOT = "import sys; sys.path[:0] = {lib!r}.split(':'); from sandbox.box_init import main; main()"
+
+
+def yields(spec: BoxSpec, settings: BoxSettings) -> bool:
+    """Return whether a box gives way to the judge of a GPU and to the boxes beside it."""
+    return settings.yields_cores and spec.gpu is None
 
 
 def rlimits(limits: Limits, *, process_count: int | None) -> dict[str, int]:
@@ -170,6 +176,8 @@ def container(
         # To read and write, and so to ioctl; never to make nodes.
         "Devices": [{"PathOnHost": str(node.source), "PathInContainer": node.target, "CgroupPermissions": "rw"} for node in grant.devices],
     }
+    if yields(spec, settings):
+        host["CpuShares"] = YIELDING_SHARES
     if protections.memory_limit:
         host |= {"Memory": limits.memory_bytes, "MemorySwap": limits.memory_bytes}
     if spec.gpu is not None:

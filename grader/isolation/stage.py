@@ -21,12 +21,13 @@ STAGE = "/mnt" if Path("/mnt").is_dir() else "/tmp"
 
 
 def main() -> NoReturn:
-    """Run `stage CONFIG`; CONFIG is JSON: parent, entrances, uid (or null), binds, tmp (or null), argv, environment."""
+    """Run `stage CONFIG`; CONFIG is JSON: parent, entrances, niceness, uid (or null), binds, tmp (or null), argv, environment."""
     config: dict[str, Any] = json.loads(sys.argv[1])
     libc = ctypes.CDLL(None, use_errno=True)
     for entrance in config["entrances"]:
         Path(entrance).write_text("0")
     Path("/proc/self/oom_score_adj").write_text("1000")  # a box dies first, not the server; its own /proc is read-only
+    os.nice(config["niceness"])
     if config["binds"]:
         arrange(libc, config["binds"], config["tmp"])
     if config["uid"] is not None:

@@ -12,7 +12,7 @@ from grader.errors import LedgerInUse, LedgerNewer
 from grader.ledger.database import connected_servers
 from grader.ledger.tables import metadata
 
-VERSIONS = tuple(f"{number:04}" for number in range(1, 18))  # 0016: long texts may be compressed, which earlier programs do not read
+VERSIONS = tuple(f"{number:04}" for number in range(1, 19))  # 0016: long texts may be compressed, which earlier programs do not read
 HEAD = VERSIONS[-1]
 
 _versions = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))  # Alembic made it once

@@ -126,6 +126,7 @@ submissions = sa.Table(
     sa.Column("precision", sa.Float),  # this and the next: as the submission asks for; null: the server's
     sa.Column("measure_s", sa.Float),
     sa.Column("skip_sanitizer", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("cascade", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("content_digest", sa.String(64)),  # what identical submissions have in common; null: from before this was kept
     sa.Column("withdraw_time", UtcTime),  # this and the next two: while it is withdrawn from its competition
     sa.Column("withdraw_user", sa.String(64)),

@@ -57,8 +57,8 @@ _CONTENT = ("user", "language", "entry", "device_kind", "mode", "competition_id"
 
 def _content_digest(new_submission: NewSubmission, problem: Problem, sources: str) -> str:
     """Return what is the same in identical submissions. sources: the text of those of new, as the ledger keeps it."""
-    unset = ("skip_sanitizer",) if new_submission.skip_sanitizer else ()
-    data = json.dumps([problem.digest, *(getattr(new_submission, name) for name in _CONTENT), *unset, sources])
+    flags = [name for name in ("skip_sanitizer", "cascade") if getattr(new_submission, name)]
+    data = json.dumps([problem.digest, *(getattr(new_submission, name) for name in _CONTENT), *flags, sources])
     return hashlib.sha256(data.encode()).hexdigest()
 
 

@@ -74,7 +74,8 @@ def wired(settings: Settings, *, proving: bool = True, make_judge: JudgeMaker = 
 async def local(settings: Settings, *, proving: bool = True, make_judge: JudgeMaker = JudgeProcess) -> AsyncIterator[Grading]:
     """This host's isolation and devices; boxes of an earlier server are swept on the way in.
     proving: nothing is taken before every lane has graded a kernel of the grader's own."""
-    boxes = box_settings(settings)
+    gpus = chosen_gpus(settings.device)
+    boxes = replace(box_settings(settings), yields_cores=bool(gpus))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, leave_runtime, boxes)
         try:
@@ -92,7 +93,6 @@ async def local(settings: Settings, *, proving: bool = True, make_judge: JudgeMa
         log.info("isolation_chosen", isolation=isolation.NAME, detail=availability.detail, warnings=availability.warnings)
         if boxes.memory_toolchain_dir is not None:
             await isolation.fingerprint()  # of what has just been copied
-        gpus = chosen_gpus(settings.device)
         emulated_count = settings.lanes if box_modules.has_emulated() else 0
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=emulated_count)
         if not gpus and not emulated_count:

@@ -78,6 +78,15 @@ class Step(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STEP_MEASURE: _ClassVar[Step]
     STEP_PROFILE: _ClassVar[Step]
     STEP_CLOSE: _ClassVar[Step]
+    STEP_SCREEN: _ClassVar[Step]
+
+class ScreeningOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SCREENING_OUTCOME_UNSPECIFIED: _ClassVar[ScreeningOutcome]
+    SCREENING_OUTCOME_PASSED: _ClassVar[ScreeningOutcome]
+    SCREENING_OUTCOME_FAILED: _ClassVar[ScreeningOutcome]
+    SCREENING_OUTCOME_INCONCLUSIVE: _ClassVar[ScreeningOutcome]
+    SCREENING_OUTCOME_SKIPPED: _ClassVar[ScreeningOutcome]
 
 class MeasurementEnd(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -187,6 +196,12 @@ STEP_VERIFY: Step
 STEP_MEASURE: Step
 STEP_PROFILE: Step
 STEP_CLOSE: Step
+STEP_SCREEN: Step
+SCREENING_OUTCOME_UNSPECIFIED: ScreeningOutcome
+SCREENING_OUTCOME_PASSED: ScreeningOutcome
+SCREENING_OUTCOME_FAILED: ScreeningOutcome
+SCREENING_OUTCOME_INCONCLUSIVE: ScreeningOutcome
+SCREENING_OUTCOME_SKIPPED: ScreeningOutcome
 MEASUREMENT_END_UNSPECIFIED: MeasurementEnd
 MEASUREMENT_END_WIDTH: MeasurementEnd
 MEASUREMENT_END_FLOOR: MeasurementEnd
@@ -229,7 +244,7 @@ SCORE_KIND_SPEEDUP: ScoreKind
 SCORE_KIND_TIME: ScoreKind
 
 class Report(_message.Message):
-    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count", "rule", "profile", "timeline", "cached_from", "exit_code", "signal")
+    __slots__ = ("verdict", "reason", "summary", "speedups", "build", "trials", "measurements", "environment", "flags", "output", "libraries", "process_count", "rule", "profile", "timeline", "cached_from", "exit_code", "signal", "screening")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -248,6 +263,7 @@ class Report(_message.Message):
     CACHED_FROM_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    SCREENING_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     reason: str
     summary: str
@@ -266,7 +282,20 @@ class Report(_message.Message):
     cached_from: str
     exit_code: int
     signal: int
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ..., timeline: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., cached_from: _Optional[str] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
+    screening: Screening
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., reason: _Optional[str] = ..., summary: _Optional[str] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., build: _Optional[_Union[Build, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., flags: _Optional[_Iterable[str]] = ..., output: _Optional[str] = ..., libraries: _Optional[_Iterable[str]] = ..., process_count: _Optional[int] = ..., rule: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ..., timeline: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., cached_from: _Optional[str] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., screening: _Optional[_Union[Screening, _Mapping]] = ...) -> None: ...
+
+class Screening(_message.Message):
+    __slots__ = ("outcome", "detail", "workload_count", "duration")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    outcome: ScreeningOutcome
+    detail: str
+    workload_count: int
+    duration: _duration_pb2.Duration
+    def __init__(self, outcome: _Optional[_Union[ScreeningOutcome, str]] = ..., detail: _Optional[str] = ..., workload_count: _Optional[int] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Span(_message.Message):
     __slots__ = ("step", "begin", "duration")

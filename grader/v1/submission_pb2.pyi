@@ -44,6 +44,7 @@ class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STAGE_PROFILING: _ClassVar[Stage]
     STAGE_WAITING: _ClassVar[Stage]
     STAGE_BASELINE: _ClassVar[Stage]
+    STAGE_SCREENING: _ClassVar[Stage]
 MODE_UNSPECIFIED: Mode
 MODE_TEST: Mode
 MODE_BENCHMARK: Mode
@@ -65,9 +66,10 @@ STAGE_MEASURING: Stage
 STAGE_PROFILING: Stage
 STAGE_WAITING: Stage
 STAGE_BASELINE: Stage
+STAGE_SCREENING: Stage
 
 class Submission(_message.Message):
-    __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time", "competition", "user", "queue_position", "score", "score_low", "score_high", "judgements", "score_kind", "score_baseline", "sources_removed", "cancel_requested", "sweep", "tags", "parent", "annotations", "precision", "measure_duration", "skip_sanitizer", "withdrawal")
+    __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time", "competition", "user", "queue_position", "score", "score_low", "score_high", "judgements", "score_kind", "score_baseline", "sources_removed", "cancel_requested", "sweep", "tags", "parent", "annotations", "precision", "measure_duration", "skip_sanitizer", "cascade", "withdrawal")
     class AnnotationsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +109,7 @@ class Submission(_message.Message):
     PRECISION_FIELD_NUMBER: _ClassVar[int]
     MEASURE_DURATION_FIELD_NUMBER: _ClassVar[int]
     SKIP_SANITIZER_FIELD_NUMBER: _ClassVar[int]
+    CASCADE_FIELD_NUMBER: _ClassVar[int]
     WITHDRAWAL_FIELD_NUMBER: _ClassVar[int]
     name: str
     problem: str
@@ -140,8 +143,9 @@ class Submission(_message.Message):
     precision: float
     measure_duration: _duration_pb2.Duration
     skip_sanitizer: bool
+    cascade: bool
     withdrawal: Withdrawal
-    def __init__(self, name: _Optional[str] = ..., problem: _Optional[str] = ..., language: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ..., device_kind: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., entry: _Optional[str] = ..., state: _Optional[_Union[SubmissionState, str]] = ..., report: _Optional[_Union[_report_pb2.Report, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempt_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., queue_position: _Optional[_Union[QueuePosition, _Mapping]] = ..., score: _Optional[float] = ..., score_low: _Optional[float] = ..., score_high: _Optional[float] = ..., judgements: _Optional[_Iterable[_Union[_rejudge_pb2.Judgement, _Mapping]]] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., score_baseline: _Optional[str] = ..., sources_removed: _Optional[bool] = ..., cancel_requested: _Optional[bool] = ..., sweep: _Optional[_Union[_problem_pb2.Sweep, _Mapping]] = ..., tags: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ..., annotations: _Optional[_Mapping[str, str]] = ..., precision: _Optional[float] = ..., measure_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., skip_sanitizer: _Optional[bool] = ..., withdrawal: _Optional[_Union[Withdrawal, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., problem: _Optional[str] = ..., language: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ..., device_kind: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., entry: _Optional[str] = ..., state: _Optional[_Union[SubmissionState, str]] = ..., report: _Optional[_Union[_report_pb2.Report, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attempt_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., competition: _Optional[str] = ..., user: _Optional[str] = ..., queue_position: _Optional[_Union[QueuePosition, _Mapping]] = ..., score: _Optional[float] = ..., score_low: _Optional[float] = ..., score_high: _Optional[float] = ..., judgements: _Optional[_Iterable[_Union[_rejudge_pb2.Judgement, _Mapping]]] = ..., score_kind: _Optional[_Union[_report_pb2.ScoreKind, str]] = ..., score_baseline: _Optional[str] = ..., sources_removed: _Optional[bool] = ..., cancel_requested: _Optional[bool] = ..., sweep: _Optional[_Union[_problem_pb2.Sweep, _Mapping]] = ..., tags: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ..., annotations: _Optional[_Mapping[str, str]] = ..., precision: _Optional[float] = ..., measure_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., skip_sanitizer: _Optional[bool] = ..., cascade: _Optional[bool] = ..., withdrawal: _Optional[_Union[Withdrawal, _Mapping]] = ...) -> None: ...
 
 class Withdrawal(_message.Message):
     __slots__ = ("create_time", "user", "reason")

@@ -77,6 +77,9 @@ def report_of(facts: Facts, decision: Decision, processes: list[tuple[wire.Measu
     if verdict in _EXPLAINED:
         contradiction = f"The entry's parameters do not fit: {_ended(build.mismatch)} " if build and build.mismatch else ""
         summary = f"{contradiction}{summary}{_cause(profile)}"
+    screening = _last(facts, wire.Screening)
+    if screening and screening.outcome is wire.ScreeningOutcome.FAILED:
+        summary = f"On the emulated device, before a GPU was used: {summary}"
     if build and build.unbuilt and verdict in (Verdict.ACCEPTED, *_EXPLAINED):
         summary = f"Without its extension {build.unbuilt.rstrip('.')}, which did not build: {summary}"
     return Report(
@@ -92,6 +95,7 @@ def report_of(facts: Facts, decision: Decision, processes: list[tuple[wire.Measu
         libraries=tuple(dict.fromkeys(name for evidence in _of(facts, wire.Evidence) for name in used_libraries(evidence))),
         rule=plan.rule if (plan := _last(facts, wire.Plan)) else "",
         profile=profile,
+        screening=screening,
         exit_code=crash.exit_code if crash else None,
         signal=crash.signal if crash else None,
         timeline=timeline.spans if (timeline := _last(facts, wire.AttemptTimeline)) else (),

@@ -26,6 +26,7 @@ FLAGS = {
 }
 NOT_RESOLVED = "not resolved"
 STAGES = {
+    submission_pb2.STAGE_SCREENING: "on the emulated device first",
     submission_pb2.STAGE_BUILDING: "building",
     submission_pb2.STAGE_WAITING: "waiting for the device",
     submission_pb2.STAGE_LOADING: "loading",
@@ -55,6 +56,13 @@ def words(message: Message, field: str) -> str:
 def verdict_name(report: report_pb2.Report) -> str:
     """The verdict, such as WRONG_ANSWER."""
     return name_of(report_pb2.Verdict, report.verdict, "VERDICT_")
+
+
+def screening(stage: report_pb2.Screening) -> str:
+    """What came of the stage on the emulated device, as a line."""
+    detail = f" ({stage.detail})" if stage.detail else ""
+    duration_s = stage.duration.ToNanoseconds() / 1e9
+    return f"emulated device first: {words(stage, 'outcome')}{detail}, {stage.workload_count} workloads, {duration_s:.1f} s"
 
 
 def state_name(submission: submission_pb2.Submission) -> str:

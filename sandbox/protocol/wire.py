@@ -59,6 +59,7 @@ class WireError(ValueError):
 class Stage(StrEnum):
     """Stage of a grading, for people who wait."""
 
+    SCREENING = "screening"  # on the emulated device, before a GPU
     BUILDING = "building"
     WAITING = "waiting"  # for a device
     LOADING = "loading"
@@ -72,6 +73,7 @@ class Step(StrEnum):
     """Step of a grading that takes time, in the usual order."""
 
     QUEUED = "queued"
+    SCREEN = "screen"  # all of the stage on the emulated device, before a GPU
     DEVICE = "device"  # waiting for one, or for its judge to start
     BUILDER = "builder"  # waiting for a core to build on
     BOX = "box"  # waiting for a box to start
@@ -429,6 +431,25 @@ class Environment:
     architecture: str = ""  # what is built for it, such as "sm_90"; "" where there is no choice
     device_uuid: str = ""
     ceilings: dict[str, float] = field(default_factory=dict)  # measured once: "bytes_per_s", "flops_per_s:float32" and so on
+
+
+class ScreeningOutcome(StrEnum):
+    """Outcome of the stage on the emulated device, before a GPU."""
+
+    PASSED = "passed"
+    FAILED = "failed"  # the answer is wrong, and no GPU is used
+    INCONCLUSIVE = "inconclusive"  # the emulated device can't tell
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screening:
+    """How the stage on the emulated device ended. detail: why, unless it passed or failed. workload_count: those that it was to run."""
+
+    outcome: Annotated[ScreeningOutcome, ALWAYS]
+    detail: Annotated[str, ALWAYS] = ""
+    workload_count: Annotated[SmallCount, ALWAYS] = 0
+    duration_ns: Annotated[Count, ALWAYS] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -915,6 +936,7 @@ class Described:
 
 Fact = (
     Environment
+    | Screening
     | Progress
     | Round
     | Build

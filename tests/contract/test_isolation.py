@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import pytest
 
-from grader.isolation import BoxSpec, NoIsolationWorks, Purpose
+from grader.isolation import BoxSpec, NoIsolationWorks, Purpose, launch
 from grader.isolation.directories import box_output, hold_slot, shared_slot_directory
 from grader.isolation.docker import DockerIsolation
 from grader.isolation.pickup import pick_up
-from grader.isolation.select import choose
+from grader.isolation.select import choose, make
 from grader.isolation.settings import BoxSettings
 from sandbox.protocol.wire import BoxCause
 from tests import fakes
@@ -264,6 +264,17 @@ async def test_nothing_of_the_servers_environment_gets_in(isolation, slot, monke
     ended = await ending_of(isolation, spec_of(slot, "print(dict(os.environ))", environment=(("WANTED", "yes"),)))
     assert b"hunter2" not in ended.output
     assert b"'WANTED': 'yes'" in ended.output
+
+
+@pytest.mark.parametrize("yields", [True, False])
+async def test_a_box_without_a_gpu_gives_way_where_the_host_has_one(isolation_name, settings, slot, yields):
+    """By its niceness; a container by its share of the cores (tests/unit/test_isolation_gpu.py)."""
+    isolation = make(isolation_name, replace(settings, yields_cores=yields))
+    try:
+        ended = await ending_of(isolation, spec_of(slot, "print(os.nice(0))"))
+    finally:
+        await isolation.close()
+    assert int(ended.output) == os.nice(0) + (launch.YIELDING_NICENESS if yields and isolation_name != "docker" else 0)
 
 
 CRASHING_SERVER = """

@@ -26,7 +26,7 @@ from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.lanes import LOOK_AGAIN_S
 from grader.dispatch.local_fleet import LocalFleet
 from grader.formats import native
-from grader.grading import pipeline
+from grader.grading import cascade as cascades
 from grader.grading.attempt import LaneReservation, Profile, RunBox, StepClock, Workspace, started
 from grader.grading.pipeline import build_artifact
 from grader.isolation import Box, BoxSpec, Isolation, Limits, Purpose
@@ -166,12 +166,13 @@ class Grading:
         device: str | None = None,
         entry: str = "",
         conditions: Conditions = USUAL,
+        cascade: bool = False,
     ) -> Graded:
-        """Grade one submission. Raises what the pipeline raises where the grader failed, not the kernel."""
+        """Grade one submission. Raises what the pipeline raises where the grader failed, not the kernel. cascade: as of a submission."""
         begun = time.monotonic()
-        lease = self._lease(problem, source, language=language, mode=mode, device=device, entry=entry)
+        lease = self._lease(problem, source, language=language, mode=mode, device=device, entry=entry, cascade=cascade)
         async with self._host(conditions) as host:
-            facts = tuple([fact async for fact in pipeline.grade(lease, host)])
+            facts = tuple([fact async for fact in cascades.grade(lease, host)])
         return Graded(
             report=fold(facts, lease.ranking), facts=facts, seconds=time.monotonic() - begun, leftovers=tuple(host.isolation.leftovers)
         )
@@ -201,7 +202,9 @@ class Grading:
             }.values():
                 group.create_task(build(problem, source, language))
 
-    def _lease(self, problem: Problem, source: Sources, *, language: str, mode: wire.Mode, device: str | None, entry: str) -> Lease:
+    def _lease(
+        self, problem: Problem, source: Sources, *, language: str, mode: wire.Mode, device: str | None, entry: str, cascade: bool = False
+    ) -> Lease:
         self._count += 1
         new = NewSubmission(
             problem_id=problem.problem_id,
@@ -211,6 +214,7 @@ class Grading:
             device_kind=device or self.device,
             mode=mode,
             skip_sanitizer=True,
+            cascade=cascade,
         )
         submission = Submission(
             submission_id=f"{self.state_id}n{self._count}",
@@ -330,14 +334,17 @@ async def grader(
     state.chmod(0o711)
     artifacts = artifacts or state / "artifacts"
     settings = BoxSettings(
-        state_id=f"tests{secrets.token_hex(4)}", runtime_dir=state / "run", hidden_paths=(*PROBLEM_ROOTS, *hidden, artifacts)
+        state_id=f"tests{secrets.token_hex(4)}",
+        runtime_dir=state / "run",
+        hidden_paths=(*PROBLEM_ROOTS, *hidden, artifacts),
+        yields_cores=bool(gpus := usable_gpus(lanes)),
     )
     chosen, _ = await choose(isolation, settings)
     try:
         fleet = LocalFleet(
             isolation=chosen,
             settings=settings,
-            gpus=usable_gpus(lanes),
+            gpus=gpus,
             lane_count=emulated_count,
             builder_count=BUILDER_COUNT,
             warm_count=warm_count,

@@ -58,6 +58,7 @@ EXPECTED = {
         # How many turns the budget had time for would tell how long one took.
         "reported floor_ns physical_floor_ns moved_bytes flops turn_count half_width end": "ss--",
     },
+    wire.Screening: {"outcome detail workload_count duration_ns": "ssss"},
     wire.Progress: {"stage": "ssss", "workload_id": "ssnn"},
     wire.Round: {"index count": "ssss"},
     wire.Build: {
@@ -71,7 +72,7 @@ EXPECTED = {
     Event: {"sequence attempt state fact": "ssss", "event_time": "sssr"},
     Report: {
         "verdict reason summary speedups build environment trials measurements flags libraries process_count score": "ssss",
-        "rule profile cached_from exit_code signal": "ssss",
+        "rule profile screening cached_from exit_code signal": "ssss",
         "output": "scc-",
         "timeline": "sss-",  # else it would say how long a secret workload took
     },

@@ -150,11 +150,18 @@ def test_a_container_gets_exactly_one_gpu_and_the_drivers_files(host: Path, acce
     assert not [bind for bind in binds if "nvidia-ml" in bind or bind.split(":")[1] == "/grader/driver"]
 
 
-def docker_config(spec: BoxSpec, grant: gpu.Grant) -> dict[str, Any]:
+def docker_config(spec: BoxSpec, grant: gpu.Grant = gpu.NOTHING, **changes: bool) -> dict[str, Any]:
     """What the engine is asked for."""
     root = launch.ContainerRoot(toolchain=TOOLCHAIN, image="", seccomp_text="{}")
-    settings = BoxSettings(state_id="t", runtime_dir=Path("/runtime"))
+    settings = BoxSettings(state_id="t", runtime_dir=Path("/runtime"), **changes)
     return dict(launch.container(spec, root, settings, Path("/link"), Protections(), grant)["HostConfig"])
+
+
+def test_a_container_without_a_gpu_gives_way_where_the_host_has_one(host: Path, access: GpuAccess) -> None:
+    """To the one beside the GPU, and not on other hosts."""
+    beside = docker_config(run_spec(access), gpu.plain(access, found(host)), yields_cores=True)
+    assert docker_config(run_spec(None), yields_cores=True)["CpuShares"] == launch.YIELDING_SHARES
+    assert "CpuShares" not in beside and "CpuShares" not in docker_config(run_spec(None))
 
 
 def test_a_gpu_box_is_told_of_its_one_gpu(host: Path, access: GpuAccess) -> None:
