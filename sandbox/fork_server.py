@@ -31,7 +31,7 @@ MESSAGE_BYTES, DESCRIPTOR_COUNT = 64 * 1024, 32
 
 def main() -> int:
     """Run `fork_server SOCKET MODULE ARGUMENTS...`: call the module's `preload`, fork until the server hangs up, and in a child call its
-    `main`, each with the arguments."""
+    `main`, each with the arguments; a child has more, which its box adds."""
     path, name, *arguments = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
@@ -49,7 +49,7 @@ def main() -> int:
                 break
             for descriptor in descriptors:
                 os.close(descriptor)
-    enter(message, descriptors, libc)
+    arguments += enter(message, descriptors, libc)
     reseed()
     sys.argv[1:] = arguments
     return int(command.main(arguments))
@@ -81,8 +81,8 @@ def checked(result: int, name: str) -> None:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
 
 
-def enter(message: bytes, descriptors: list[int], libc: ctypes.CDLL) -> None:
-    """Go into the box that the server describes; return in its command, with all that limits it.
+def enter(message: bytes, descriptors: list[int], libc: ctypes.CDLL) -> list[str]:
+    """Go into the box that the server describes; return the box's own arguments in its command, with all that limits it.
 
     descriptors: NAMESPACES, the box's output, where it reports that it entered, where the command's exit code is reported, and its cgroups.
     """
@@ -105,6 +105,7 @@ def enter(message: bytes, descriptors: list[int], libc: ctypes.CDLL) -> None:
         confine(box, output, libc)
         os.write(entered, ENTERED)
         close_inherited()
+        return list(box["arguments"])
     except Exception as error:  # noqa: BLE001  before any untrusted code: the box did not come up
         with contextlib.suppress(OSError):
             os.write(output, f"the fork did not enter its box: {error}\n".encode())

@@ -379,7 +379,7 @@ class Attempt:
         # On a GPU whatever the language, for do_bench; the GPU itself is opened once the box has its job.
         submission, gpu = self.submission, self.seat.gpu
         language = languages()[submission.language]
-        options: tuple[str, ...] = ("--language", language.module)
+        options: tuple[str, ...] = ()
         if tool is None:
             options += (WAIT, "{link}")
         if gpu is not None or language.needs_torch or out_dir is not None:
@@ -393,13 +393,15 @@ class Attempt:
             command, tool_dir = tool.command, tool.directory
         # A competition has one process for each box: what is forked shares the layout of its memory with the boxes before and after it.
         forks = tool is None and submission.mode is not wire.Mode.RANKED and not submission.competition_id
-        runner, arguments = "sandbox.runner.run", ("{link}/judge.sock", *options)
-        forked = (*arguments, *(("--import-device", self.seat.kind) if gpu is None else ()))
+        runner, link, named = "sandbox.runner.run", "{link}/judge.sock", ("--language", language.module)
+        # Next to a GPU what takes seconds to import is the same for every language, so they have one parent.
+        forked = (link, *options) if gpu is not None else (link, *named, *options, "--import-device", self.seat.kind)
         return BoxSpec(
             box_id=f"{self.work.box_id}-run" + (f"-{number}" if number else ""),
             purpose=Purpose.RUN,
-            argv=(*command, *module_argv(runner, *arguments)),
+            argv=(*command, *module_argv(runner, link, *named, *options)),
             fork_argv=module_argv("sandbox.fork_server", f"{{link}}/{FORK_SOCKET}", runner, *forked) if forks else (),
+            fork_arguments=named if forks and gpu is not None else (),
             limits=self.host.profile.run_limits(self.problem, submission.mode, on_gpu=gpu is not None, measure_s=submission.measure_s),
             slot=self.work.slot,
             link_dir=self.work.link_dir,

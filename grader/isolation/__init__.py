@@ -84,6 +84,7 @@ class BoxSpec:
     gpu: None in a build box, always: nothing is measured there, so nothing needs one.
     tool_dir: bound read-only where it lies on the host: a profiler outside of the toolchain. A box made from an image has its own.
     fork_argv: the command of a parent that has imported what this box needs, and may fork its command; () where it may not.
+    fork_arguments: those of its command that its parent's has not.
     """
 
     box_id: str
@@ -98,6 +99,7 @@ class BoxSpec:
     gpu: GpuAccess | None = None
     tool_dir: Path | None = None
     fork_argv: tuple[str, ...] = ()
+    fork_arguments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.gpu is not None and self.purpose is Purpose.BUILD:

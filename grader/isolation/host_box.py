@@ -193,7 +193,8 @@ class HostBox(SupervisedBox):
             if self._parent is not None and os.read(self._entered, 1) == MADE:
                 self._meet_first()  # it was named before
                 entrances = self._cgroup.entrances if self._cgroup else ()
-                self._parent.fork(self._first_pid, {"uid": self.uid, **self._launch.confinement}, ends, entrances)
+                child = {"uid": self.uid, "arguments": self._spec.fork_arguments, **self._launch.confinement}
+                self._parent.fork(self._first_pid, child, ends, entrances)
 
     def _end_processes(self) -> None:
         try:

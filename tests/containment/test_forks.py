@@ -52,7 +52,7 @@ def attempted(attack):
     except OSError as error:
         return error.errno
 def main(arguments):
-    sys.argv = ["-c"]
+    sys.argv = ["-c", *arguments[2:]]
     exec(compile(arguments[0], "attack", "exec"), {"__name__": "__main__", "parent": sys.modules[__name__]})
     return 0
 """
@@ -119,6 +119,12 @@ async def test_each_step_of_its_confinement_is_needed(cage, protection, field):
     (without,), (confined,) = await say(cage, STATE, **{protection: False}), await say(cage, STATE)
     assert without[field] != confined[field]
     assert without[field] == (await started(cage, STATE, **{protection: False}))[field]
+
+
+async def test_a_child_has_the_arguments_of_its_own_box(cage):
+    """Next to its parent's, which every child has."""
+    ended = await cage.run("import sys; print(sys.argv[1:])", words=("1 + 1",), fork_arguments=("own", "words"))
+    assert ended.output.decode().strip() == "['own', 'words']"
 
 
 async def test_a_parent_is_confined_before_it_imports(cage):

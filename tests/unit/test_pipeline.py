@@ -67,6 +67,17 @@ async def test_a_box_is_forked_neither_for_a_rank_nor_in_a_competition(make, box
         assert not run.fork_argv or run.fork_argv[6:] == ("sandbox.runner.run", *run.argv[5:], "--import-device", "emulated")
 
 
+async def test_boxes_of_all_languages_next_to_a_gpu_have_one_parent(make, boxes) -> None:
+    """It imports what takes seconds; which language a box is of, its child is told."""
+    fleet, names = make(gpus=(H200,)), ("cuda", "torch_extension", "python")
+    for number, name in enumerate(names):
+        await graded(fleet, lease(f"s{number}", device_kind="cuda", language=name))
+    assert len({run.fork_argv for run in boxes.runs}) == 1
+    for run in boxes.runs:
+        assert sorted((*run.fork_argv[6:], *run.fork_arguments)) == sorted(("sandbox.runner.run", *run.argv[5:]))
+    assert [run.fork_arguments[1].rpartition(".")[2] for run in boxes.runs] == list(names)
+
+
 async def test_a_run_box_starts_while_its_judge_does(make, boxes, judges) -> None:
     """Each imports torch: of a server that has just been started nobody waits for one import after the other."""
     gate = judges.delay("emulated")
