@@ -6,7 +6,7 @@ import re
 import shutil
 import uuid
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
 import grpc
@@ -21,6 +21,7 @@ from grader.problems.store import Problems
 from grader.server.auth import PREFIX
 from grader.server.running import serving
 from grader.v1 import grader_service_pb2
+from grader.verdict.fold import fold
 from grader_extensions.competitions.competition_file import problem_for
 from grader_extensions.competitions.store import Competitions
 from grader_extensions.http.gateway import SERVICE
@@ -127,20 +128,24 @@ async def served(settings, place, grade=None, *, capacity=4, file_bytes=TRACE, *
     async with Ledger.open(there.ledger) as ledger:
         problems = Problems.load(there.problems)
         problem = problem_for(Competitions.load(there.competitions, problems).get("spring"), problems.get("sum"))
-        new = fakes.new_submission(user=USER if there.asks_keys else "", competition_id="spring")
+        new = fakes.new_submission(user=USER if there.asks_keys else "", competition_id="spring", device_kind="emulated")
         digest = SubmissionFiles(there.submission_files_path, 1 << 30).keep(file_bytes)
         file = wire.ArtifactFile(name="trace (1).json", tool="t", digest=digest, size_bytes=len(file_bytes))
-        made = await ledger.submit(new, problem)
-        await ledger.settle(await ledger.lease("w", ttl_s=60), fakes.report(), [file])
+        made = await ledger.submit(replace(new, mode=wire.Mode.RANKED), problem)
+        held = await ledger.lease("w", ttl_s=60, device_kinds=("emulated",))
+        facts = [fact async for fact in fakes.FakeGrade()(held)]
+        await ledger.append(held, facts)
+        await ledger.settle(held, fold(facts, held.ranking), [file])
         _, key = await ledger.keys.create(USER, frozenset(Scope))
         async with serving(there, fakes.wiring(grade, capacity=capacity)) as running:
             yield Served(running.address, running.web_address, ledger, key, f"submissions/{made.submission_id}")
 
 
-async def requests_of(here, kernel="accept"):
-    """A request of every method that has the same answer when it is sent again; CancelSubmission is refused."""
+async def requests_of(here, rejudges=("rejudges/none", "rejudges/none")):
+    """A request of every method that has the same answer when it is sent again; CancelSubmission is refused. rejudges: to apply, and to
+    discard."""
     api, problem, spring = grader_service_pb2, "problems/sum", "competitions/spring"
-    submission = new_submission("sum", [fakes.SourceFile(path="kernel.cu", content=fakes.source(kernel))], tags=["a", "b"])
+    submission = new_submission("sum", [fakes.SourceFile(path="kernel.cu", content=fakes.source("accept"))], tags=["a", "b"])
     submit = api.SubmitRequest(submission=submission, request_id=str(uuid.uuid4()))
     requests = [
         submit,
@@ -159,10 +164,10 @@ async def requests_of(here, kernel="accept"):
         api.ListCompetitionsRequest(),
         api.GetLeaderboardRequest(competition=spring, problem=problem),
         api.CreateRejudgeRequest(rejudge={"cause": "c", "submissions": [here.name]}, request_id=str(uuid.uuid4())),
-        api.GetRejudgeRequest(name="rejudges/none"),
+        api.GetRejudgeRequest(name=rejudges[0]),
         api.ListRejudgesRequest(),
-        api.ApplyRejudgeRequest(name="rejudges/none"),
-        api.DiscardRejudgeRequest(name="rejudges/none"),
+        api.ApplyRejudgeRequest(name=rejudges[0]),
+        api.DiscardRejudgeRequest(name=rejudges[1]),
         api.WithdrawSubmissionRequest(name=here.name, reason="r"),
         api.RestoreSubmissionRequest(name=here.name),
         api.BanUserRequest(competition=spring, user="bob", reason="r"),
