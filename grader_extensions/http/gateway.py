@@ -48,6 +48,7 @@ BODY_LIMITS = PeerLimits(total=64, per_address=32)  # bodies that come in at onc
 _HEADERS = {
     "Cache-Control": "no-store, no-transform",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Server": "grader",
     "X-Content-Type-Options": "nosniff",
     "Vary": "Origin",
@@ -141,8 +142,8 @@ class HttpGateway:
         if "*" in self._origins and self._gate is None:
             text = "without keys, '*' would let every site that a user of this host visits submit here; name the sites, or pass --auth keys"
             raise SettingsInvalid("http_allow_origin", text)
-        # Some connections are left for pages, metrics and health, from every address.
-        self._streams = PeerCount(PeerLimits(total=max(limits.total * 3 // 4, 1), per_address=max(limits.per_address * 3 // 4, 1)))
+        # Next to the streams of pages, some connections are left for metrics, health and pages, from every address.
+        self._streams = PeerCount(PeerLimits(total=max(limits.total * 5 // 8, 1), per_address=max(limits.per_address * 3 // 4, 1)))
         self._bodies = PeerCount(BODY_LIMITS)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

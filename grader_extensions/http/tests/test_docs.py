@@ -57,6 +57,7 @@ async def check_live_board(serve, browser, site):  # noqa: F811
         await tab.keyboard.press("Enter")
 
     async with serve(http_allow_origin=(site,)) as here, reader(browser) as tab:
+        here.key = await here.make_key("bob")  # who is not on the board yet
         await opened(tab, here)
         await tab.get_by_text("as of").wait_for()
         ranked = {"problem": "problems/sum", "tags": ["a"], "mode": "MODE_RANKED", "competition": "competitions/spring"}

@@ -61,7 +61,7 @@ async def test_a_quiet_stream_begins_at_once_and_is_kept_open(serve, monkeypatch
 
 
 async def test_streams_leave_connections_for_others(serve, monkeypatch):
-    """Three of four may be streams; the next one is refused, and a call is answered."""
+    """Three of four of an address may be streams; the next one is refused, and a call is answered."""
     monkeypatch.setattr(gateway, "FIRST_S", 0.01)
     async with serve(capacity=0, web_address_limit=4) as here, aiohttp.ClientSession() as session:
         submission = (await here.http("Submit", (await requests_of(here))["Submit"])).data
