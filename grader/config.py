@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -70,6 +71,13 @@ def _check_web(value: str) -> str:
     return value
 
 
+def _check_origins(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if value != "*" and re.fullmatch(r"https?://[a-z0-9.:\[\]-]+", value) is None:  # as browsers send it
+            raise ValueError(f"{value!r} is not an origin; write https://HOST or https://HOST:PORT, in small letters and without a path")
+    return values
+
+
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
 
@@ -117,6 +125,9 @@ class Settings(BaseModel):
     log_format: LogFormat = "console"
     log_level: LogLevel = "info"
     web: Annotated[str, AfterValidator(_check_web)] | None = None  # None: no web port
+    http_allow_origin: Annotated[
+        tuple[str, ...], AfterValidator(_check_origins)
+    ] = ()  # sites whose scripts may call the API over HTTP, as a browser names them; "*": all
     public_url: str = ""  # where browsers reach the web port; "": nobody signs in with OpenID Connect
     oidc_issuer: str = ""  # of the identity provider that users may sign in with; "": none
     oidc_client_id: str = ""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from grader.model import NewSubmission, Problem, Report
     from grader.rules.quotas import AdmissionCheck, Quota
     from grader.server.auth import Authenticator
+    from grader.server.interceptors import CallInterceptor
     from grader.server.service import GraderServicer
     from grader.server.wiring import Grading
     from grader.v1 import submission_pb2
@@ -48,11 +49,13 @@ Call = Callable[[Any], Awaitable[Any]]  # answers a request message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """A server, as its parts see it. gate: knows keys; None: callers need none."""
+    """A server, as its parts see it. gate: knows keys; None: callers need none. interceptor: what every call of the API goes through; a
+    part that takes calls another way sends them through it, too, for it checks keys, scopes and sizes."""
 
     settings: Settings
     service: GraderServicer
     gate: Authenticator | None
+    interceptor: CallInterceptor
 
 
 async def _nothing() -> None:

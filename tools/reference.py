@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 import typer
+from google.api import annotations_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 from typer.cli import get_docs_for_click
@@ -95,7 +96,10 @@ def _file_lines(file: FileDescriptorProto) -> Iterator[str]:
         yield from (f"### service {service.name}", "", *_paragraphs(comments[SERVICE, index]), "")
         for number, method in enumerate(service.method):
             stream = "stream " if method.server_streaming else ""
-            yield from (f"#### {method.name}", "", f"`{_short(method.input_type)}` → `{stream}{_short(method.output_type)}`", "")
+            binding = method.options.Extensions[annotations_pb2.http]
+            verb = str(binding.WhichOneof("pattern"))
+            http = f", over HTTP `{verb.upper()} {getattr(binding, verb)}`" if binding.ByteSize() else ""
+            yield from (f"#### {method.name}", "", f"`{_short(method.input_type)}` → `{stream}{_short(method.output_type)}`{http}", "")
             yield from (*_paragraphs(comments[SERVICE, index, NESTED, number]), "")
     for index, message in enumerate(file.message_type):
         yield from (f"### {message.name}", "", *_paragraphs(comments[MESSAGE, index]), "")

@@ -77,6 +77,8 @@ def parser() -> argparse.ArgumentParser:
     add("--health-address-limit", metavar="N", help="the same from one address (64)")
     add_process_options(command_parser)
     add("--web", metavar="ADDRESS", help="serve pages, /metrics, /healthz and /readyz at PORT of this host, or at HOST:PORT (off)")
+    text = "let scripts of these sites call the API over HTTP, such as https://board.example.org; *: of all, where keys are required (none)"
+    add("--http-allow-origin", metavar="ORIGIN", nargs="+", help=text)
     add("--public-url", metavar="URL", help="where browsers reach the pages, such as https://grader.example.org; for OpenID Connect")
     add("--oidc-issuer", metavar="URL", help="let users sign in to pages with this OpenID Connect provider, which has a discovery document")
     add("--oidc-client-id", metavar="ID", help="this server's client id at the provider")

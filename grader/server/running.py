@@ -33,7 +33,7 @@ from grader.observability import log as log_setup
 from grader.observability.observer import Observer
 from grader.problems.store import Problems
 from grader.server import installed_version
-from grader.server.auth import Authenticator, authenticator, server_credentials
+from grader.server.auth import authenticator, server_credentials
 from grader.server.connections import bound_arenas, grpc_options, health_limits, raise_descriptor_limit
 from grader.server.interceptors import CallInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
@@ -120,13 +120,14 @@ async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str]
         )
         kinds = grading.device_kinds
         service = GraderServicer(ledger, problems, worker=dispatcher, device_kinds=kinds, settings=settings, policy=policy, watch=watch)
-        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=gate))
+        interceptor = CallInterceptor(gate, OpenCalls(health_limits(settings)), operation.observer)
+        parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=gate, interceptor=interceptor))
         await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=partial(_pages, parts)))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
         reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
         log.info("ledger_opened", database=ledger.database.shown, reclaimed_count=len(reclaimed))
-        running = await _start(settings, service, gate, credentials, operation.observer)
+        running = await _start(settings, service, interceptor, credentials)
         running.parts = parts
         running.web_address = operation.web_address
         await operation.serves(running.health, SERVICES)
@@ -157,8 +158,9 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
     async with Ledger.open(settings.ledger) as ledger:
         service = GraderServicer(ledger, problems, worker=None, settings=settings, policy=policy)
         credentials, gate = server_credentials(settings), await authenticator(settings, ledger.keys)
-        _parts(extensions.ServerContext(settings=settings, service=service, gate=gate))
-        running = await _start(settings, service, gate, credentials, Observer())
+        interceptor = CallInterceptor(gate, OpenCalls(health_limits(settings)), Observer())
+        _parts(extensions.ServerContext(settings=settings, service=service, gate=gate, interceptor=interceptor))
+        running = await _start(settings, service, interceptor, credentials)
         try:
             yield running
         finally:
@@ -191,9 +193,8 @@ def _pages(parts: Sequence[extensions.ServerAdditions]) -> list[Any]:
 
 
 async def _start(
-    settings: Settings, service: GraderServicer, gate: Authenticator | None, credentials: grpc.ServerCredentials | None, observer: Observer
+    settings: Settings, service: GraderServicer, interceptor: CallInterceptor, credentials: grpc.ServerCredentials | None
 ) -> Serving:
-    interceptor = CallInterceptor(gate, OpenCalls(health_limits(settings)), observer)
     server = grpc.aio.server(interceptors=[interceptor], options=grpc_options(settings))
     grader_service_pb2_grpc.add_GraderServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
     healthy = KnownHealth()

@@ -64,13 +64,13 @@ class OwnedArtifacts:
         """Return whether this server has the bytes."""
         return self._files.holds(artifact.digest)
 
-    async def read(self, caller: Caller, submission_id: str, name: str) -> bytes:
-        """A file. Raises SubmissionNotFound, and ArtifactNotFound where there is no such file, or its bytes are not here."""
+    async def read(self, caller: Caller, submission_id: str, name: str) -> tuple[SubmissionArtifact, bytes]:
+        """A file and its bytes. Raises SubmissionNotFound, and ArtifactNotFound where there is no such file, or its bytes are not here."""
         artifact = next((artifact for artifact in await self.list_for(caller, submission_id) if artifact.name == name), None)
         content = None if artifact is None else await asyncio.to_thread(self._files.read, artifact.digest)
-        if content is None:
+        if artifact is None or content is None:
             raise ArtifactNotFound(submission_id, name)
-        return content
+        return artifact, content
 
 
 class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
@@ -199,7 +199,10 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
         """Stream a file of a submission."""
         submission_id, name = parse_artifact(request.name)
-        for piece in chunks(await self.artifacts.read(interceptors.current_caller(), submission_id, name)):
+        artifact, content = await self.artifacts.read(interceptors.current_caller(), submission_id, name)
+        pieces = chunks(content)
+        yield api.DownloadArtifactResponse(data=next(pieces), size_bytes=len(content), digest=artifact.digest)
+        for piece in pieces:
             yield api.DownloadArtifactResponse(data=piece)
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:

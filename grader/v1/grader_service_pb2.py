@@ -22,6 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
@@ -32,7 +33,7 @@ from grader.v1 import report_pb2 as grader_dot_v1_dot_report__pb2
 from grader.v1 import submission_pb2 as grader_dot_v1_dot_submission__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egrader/v1/grader_service.proto\x12\tgrader.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bgrader/v1/competition.proto\x1a\x17grader/v1/problem.proto\x1a\x17grader/v1/rejudge.proto\x1a\x16grader/v1/report.proto\x1a\x1agrader/v1/submission.proto\"z\n\rSubmitRequest\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x1b\n\x13\x61llow_cached_result\x18\x03 \x01(\x08\x12\r\n\x05\x62\x61tch\x18\x04 \x01(\x08\"@\n\x12\x42\x61tchSubmitRequest\x12*\n\x08requests\x18\x01 \x03(\x0b\x32\x18.grader.v1.SubmitRequest\"?\n\x13\x42\x61tchSubmitResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.grader.v1.SubmitResult\"j\n\x0cSubmitResult\x12+\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.SubmissionH\x00\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\"I\n\x14GetSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04view\x18\x02 \x01(\x0e\x32\x15.grader.v1.ReportView\"\xe5\x01\n\x16ListSubmissionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.grader.v1.SubmissionState\x12\x13\n\x0b\x63ompetition\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\x12\x0b\n\x03tag\x18\x07 \x01(\t\x12$\n\x08verdicts\x18\x08 \x03(\x0e\x32\x12.grader.v1.Verdict\x12\x11\n\tid_prefix\x18\t \x01(\t\"^\n\x17ListSubmissionsResponse\x12*\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x15.grader.v1.Submission\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x17\x43\x61ncelSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"V\n\x16WatchSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\x16\n\x0euntil_findings\x18\x03 \x01(\x08\"\xce\x01\n\x17WatchSubmissionsRequest\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\r\n\x05names\x18\x02 \x03(\t\x12M\n\x0eseen_revisions\x18\x03 \x03(\x0b\x32\x35.grader.v1.WatchSubmissionsRequest.SeenRevisionsEntry\x12\x12\n\nuntil_idle\x18\x04 \x01(\x08\x1a\x34\n\x12SeenRevisionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"O\n\x10SubmissionUpdate\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\xbf\x01\n\x08\x41rtifact\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tavailable\x18\x07 \x01(\x08\"&\n\x14ListArtifactsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\"?\n\x15ListArtifactsResponse\x12&\n\tartifacts\x18\x01 \x03(\x0b\x32\x13.grader.v1.Artifact\"\'\n\x17\x44ownloadArtifactRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"(\n\x18\x44ownloadArtifactResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"!\n\x11GetProblemRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListProblemsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListProblemsResponse\x12$\n\x08problems\x18\x01 \x03(\x0b\x32\x12.grader.v1.Problem\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x10GetCallerRequest\x12\x13\n\x0bwith_quotas\x18\x01 \x01(\x08\"\x8c\x01\n\x06\x43\x61ller\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06scopes\x18\x02 \x03(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06quotas\x18\x05 \x03(\x0b\x32\x13.grader.v1.QuotaUse\"\x9c\x01\n\x08QuotaUse\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12)\n\x06window\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nused_count\x18\x04 \x01(\x05\x12-\n\tnext_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"%\n\x15GetCompetitionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"@\n\x17ListCompetitionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x18ListCompetitionsResponse\x12,\n\x0c\x63ompetitions\x18\x01 \x03(\x0b\x32\x16.grader.v1.Competition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x15GetLeaderboardRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"O\n\x14\x43reateRejudgeRequest\x12#\n\x07rejudge\x18\x01 \x01(\x0b\x32\x12.grader.v1.Rejudge\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"!\n\x11GetRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListRejudgesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListRejudgesResponse\x12$\n\x08rejudges\x18\x01 \x03(\x0b\x32\x12.grader.v1.Rejudge\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x13\x41pplyRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"%\n\x15\x44iscardRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"9\n\x19WithdrawSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"8\n\x18RestoreSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"C\n\x0e\x42\x61nUserRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"C\n\x0eLiftBanRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"!\n\x0fLiftBanResponse\x12\x0e\n\x06lifted\x18\x01 \x01(\x08\"&\n\x0fListBansRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\"0\n\x10ListBansResponse\x12\x1c\n\x04\x62\x61ns\x18\x01 \x03(\x0b\x32\x0e.grader.v1.Ban\"[\n\x1dListCompetitionActionsRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"h\n\x1eListCompetitionActionsResponse\x12-\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x1c.grader.v1.CompetitionAction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1b\n\x19ReloadCompetitionsRequest\"K\n\x1aReloadCompetitionsResponse\x12-\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x1c.grader.v1.CompetitionChange2\xc1\x10\n\rGraderService\x12\x39\n\x06Submit\x12\x18.grader.v1.SubmitRequest\x1a\x15.grader.v1.Submission\x12L\n\x0b\x42\x61tchSubmit\x12\x1d.grader.v1.BatchSubmitRequest\x1a\x1e.grader.v1.BatchSubmitResponse\x12G\n\rGetSubmission\x12\x1f.grader.v1.GetSubmissionRequest\x1a\x15.grader.v1.Submission\x12X\n\x0fListSubmissions\x12!.grader.v1.ListSubmissionsRequest\x1a\".grader.v1.ListSubmissionsResponse\x12M\n\x10\x43\x61ncelSubmission\x12\".grader.v1.CancelSubmissionRequest\x1a\x15.grader.v1.Submission\x12R\n\x0fWatchSubmission\x12!.grader.v1.WatchSubmissionRequest\x1a\x1a.grader.v1.SubmissionEvent0\x01\x12U\n\x10WatchSubmissions\x12\".grader.v1.WatchSubmissionsRequest\x1a\x1b.grader.v1.SubmissionUpdate0\x01\x12R\n\rListArtifacts\x12\x1f.grader.v1.ListArtifactsRequest\x1a .grader.v1.ListArtifactsResponse\x12]\n\x10\x44ownloadArtifact\x12\".grader.v1.DownloadArtifactRequest\x1a#.grader.v1.DownloadArtifactResponse0\x01\x12>\n\nGetProblem\x12\x1c.grader.v1.GetProblemRequest\x1a\x12.grader.v1.Problem\x12O\n\x0cListProblems\x12\x1e.grader.v1.ListProblemsRequest\x1a\x1f.grader.v1.ListProblemsResponse\x12;\n\tGetCaller\x12\x1b.grader.v1.GetCallerRequest\x1a\x11.grader.v1.Caller\x12J\n\x0eGetCompetition\x12 .grader.v1.GetCompetitionRequest\x1a\x16.grader.v1.Competition\x12[\n\x10ListCompetitions\x12\".grader.v1.ListCompetitionsRequest\x1a#.grader.v1.ListCompetitionsResponse\x12J\n\x0eGetLeaderboard\x12 .grader.v1.GetLeaderboardRequest\x1a\x16.grader.v1.Leaderboard\x12\x44\n\rCreateRejudge\x12\x1f.grader.v1.CreateRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12>\n\nGetRejudge\x12\x1c.grader.v1.GetRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12O\n\x0cListRejudges\x12\x1e.grader.v1.ListRejudgesRequest\x1a\x1f.grader.v1.ListRejudgesResponse\x12\x42\n\x0c\x41pplyRejudge\x12\x1e.grader.v1.ApplyRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12\x46\n\x0e\x44iscardRejudge\x12 .grader.v1.DiscardRejudgeRequest\x1a\x12.grader.v1.Rejudge\x12Q\n\x12WithdrawSubmission\x12$.grader.v1.WithdrawSubmissionRequest\x1a\x15.grader.v1.Submission\x12O\n\x11RestoreSubmission\x12#.grader.v1.RestoreSubmissionRequest\x1a\x15.grader.v1.Submission\x12\x34\n\x07\x42\x61nUser\x12\x19.grader.v1.BanUserRequest\x1a\x0e.grader.v1.Ban\x12@\n\x07LiftBan\x12\x19.grader.v1.LiftBanRequest\x1a\x1a.grader.v1.LiftBanResponse\x12\x43\n\x08ListBans\x12\x1a.grader.v1.ListBansRequest\x1a\x1b.grader.v1.ListBansResponse\x12m\n\x16ListCompetitionActions\x12(.grader.v1.ListCompetitionActionsRequest\x1a).grader.v1.ListCompetitionActionsResponse\x12\x61\n\x12ReloadCompetitions\x12$.grader.v1.ReloadCompetitionsRequest\x1a%.grader.v1.ReloadCompetitionsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egrader/v1/grader_service.proto\x12\tgrader.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bgrader/v1/competition.proto\x1a\x17grader/v1/problem.proto\x1a\x17grader/v1/rejudge.proto\x1a\x16grader/v1/report.proto\x1a\x1agrader/v1/submission.proto\"z\n\rSubmitRequest\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x1b\n\x13\x61llow_cached_result\x18\x03 \x01(\x08\x12\r\n\x05\x62\x61tch\x18\x04 \x01(\x08\"@\n\x12\x42\x61tchSubmitRequest\x12*\n\x08requests\x18\x01 \x03(\x0b\x32\x18.grader.v1.SubmitRequest\"?\n\x13\x42\x61tchSubmitResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.grader.v1.SubmitResult\"j\n\x0cSubmitResult\x12+\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.SubmissionH\x00\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\"I\n\x14GetSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04view\x18\x02 \x01(\x0e\x32\x15.grader.v1.ReportView\"\xe5\x01\n\x16ListSubmissionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.grader.v1.SubmissionState\x12\x13\n\x0b\x63ompetition\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\x12\x0b\n\x03tag\x18\x07 \x01(\t\x12$\n\x08verdicts\x18\x08 \x03(\x0e\x32\x12.grader.v1.Verdict\x12\x11\n\tid_prefix\x18\t \x01(\t\"^\n\x17ListSubmissionsResponse\x12*\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x15.grader.v1.Submission\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x17\x43\x61ncelSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"V\n\x16WatchSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\x16\n\x0euntil_findings\x18\x03 \x01(\x08\"\xce\x01\n\x17WatchSubmissionsRequest\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\r\n\x05names\x18\x02 \x03(\t\x12M\n\x0eseen_revisions\x18\x03 \x03(\x0b\x32\x35.grader.v1.WatchSubmissionsRequest.SeenRevisionsEntry\x12\x12\n\nuntil_idle\x18\x04 \x01(\x08\x1a\x34\n\x12SeenRevisionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"O\n\x10SubmissionUpdate\x12)\n\nsubmission\x18\x01 \x01(\x0b\x32\x15.grader.v1.Submission\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\xbf\x01\n\x08\x41rtifact\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tavailable\x18\x07 \x01(\x08\"&\n\x14ListArtifactsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\"?\n\x15ListArtifactsResponse\x12&\n\tartifacts\x18\x01 \x03(\x0b\x32\x13.grader.v1.Artifact\"\'\n\x17\x44ownloadArtifactRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"L\n\x18\x44ownloadArtifactResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\"!\n\x11GetProblemRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListProblemsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListProblemsResponse\x12$\n\x08problems\x18\x01 \x03(\x0b\x32\x12.grader.v1.Problem\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x10GetCallerRequest\x12\x13\n\x0bwith_quotas\x18\x01 \x01(\x08\"\x8c\x01\n\x06\x43\x61ller\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06scopes\x18\x02 \x03(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06quotas\x18\x05 \x03(\x0b\x32\x13.grader.v1.QuotaUse\"\x9c\x01\n\x08QuotaUse\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12)\n\x06window\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nused_count\x18\x04 \x01(\x05\x12-\n\tnext_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"%\n\x15GetCompetitionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"@\n\x17ListCompetitionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x18ListCompetitionsResponse\x12,\n\x0c\x63ompetitions\x18\x01 \x03(\x0b\x32\x16.grader.v1.Competition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x15GetLeaderboardRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"O\n\x14\x43reateRejudgeRequest\x12#\n\x07rejudge\x18\x01 \x01(\x0b\x32\x12.grader.v1.Rejudge\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"!\n\x11GetRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x13ListRejudgesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x14ListRejudgesResponse\x12$\n\x08rejudges\x18\x01 \x03(\x0b\x32\x12.grader.v1.Rejudge\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x13\x41pplyRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"%\n\x15\x44iscardRejudgeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"9\n\x19WithdrawSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"8\n\x18RestoreSubmissionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"C\n\x0e\x42\x61nUserRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"C\n\x0eLiftBanRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"!\n\x0fLiftBanResponse\x12\x0e\n\x06lifted\x18\x01 \x01(\x08\"&\n\x0fListBansRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\"0\n\x10ListBansResponse\x12\x1c\n\x04\x62\x61ns\x18\x01 \x03(\x0b\x32\x0e.grader.v1.Ban\"[\n\x1dListCompetitionActionsRequest\x12\x13\n\x0b\x63ompetition\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"h\n\x1eListCompetitionActionsResponse\x12-\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x1c.grader.v1.CompetitionAction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1b\n\x19ReloadCompetitionsRequest\"K\n\x1aReloadCompetitionsResponse\x12-\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x1c.grader.v1.CompetitionChange2\xe0\x18\n\rGraderService\x12U\n\x06Submit\x12\x18.grader.v1.SubmitRequest\x1a\x15.grader.v1.Submission\"\x1a\x82\xd3\xe4\x93\x02\x14\"\x0f/v1/submissions:\x01*\x12t\n\x0b\x42\x61tchSubmit\x12\x1d.grader.v1.BatchSubmitRequest\x1a\x1e.grader.v1.BatchSubmitResponse\"&\x82\xd3\xe4\x93\x02 \"\x1b/v1/submissions:batchSubmit:\x01*\x12i\n\rGetSubmission\x12\x1f.grader.v1.GetSubmissionRequest\x1a\x15.grader.v1.Submission\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/{name=submissions/*}\x12q\n\x0fListSubmissions\x12!.grader.v1.ListSubmissionsRequest\x1a\".grader.v1.ListSubmissionsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/submissions\x12y\n\x10\x43\x61ncelSubmission\x12\".grader.v1.CancelSubmissionRequest\x1a\x15.grader.v1.Submission\"*\x82\xd3\xe4\x93\x02$\"\x1f/v1/{name=submissions/*}:cancel:\x01*\x12z\n\x0fWatchSubmission\x12!.grader.v1.WatchSubmissionRequest\x1a\x1a.grader.v1.SubmissionEvent\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/{name=submissions/*}:watch0\x01\x12\x90\x01\n\x10WatchSubmissions\x12\".grader.v1.WatchSubmissionsRequest\x1a\x1b.grader.v1.SubmissionUpdate\"9\x82\xd3\xe4\x93\x02\x33\x12\x15/v1/submissions:watchZ\x1a\"\x15/v1/submissions:watch:\x01*0\x01\x12\x80\x01\n\rListArtifacts\x12\x1f.grader.v1.ListArtifactsRequest\x1a .grader.v1.ListArtifactsResponse\",\x82\xd3\xe4\x93\x02&\x12$/v1/{parent=submissions/*}/artifacts\x12\x94\x01\n\x10\x44ownloadArtifact\x12\".grader.v1.DownloadArtifactRequest\x1a#.grader.v1.DownloadArtifactResponse\"5\x82\xd3\xe4\x93\x02/\x12-/v1/{name=submissions/*/artifacts/*}:download0\x01\x12]\n\nGetProblem\x12\x1c.grader.v1.GetProblemRequest\x1a\x12.grader.v1.Problem\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/{name=problems/*}\x12\x65\n\x0cListProblems\x12\x1e.grader.v1.ListProblemsRequest\x1a\x1f.grader.v1.ListProblemsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\x0c/v1/problems\x12O\n\tGetCaller\x12\x1b.grader.v1.GetCallerRequest\x1a\x11.grader.v1.Caller\"\x12\x82\xd3\xe4\x93\x02\x0c\x12\n/v1/caller\x12m\n\x0eGetCompetition\x12 .grader.v1.GetCompetitionRequest\x1a\x16.grader.v1.Competition\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/{name=competitions/*}\x12u\n\x10ListCompetitions\x12\".grader.v1.ListCompetitionsRequest\x1a#.grader.v1.ListCompetitionsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/competitions\x12\x80\x01\n\x0eGetLeaderboard\x12 .grader.v1.GetLeaderboardRequest\x1a\x16.grader.v1.Leaderboard\"4\x82\xd3\xe4\x93\x02.\x12,/v1/{competition=competitions/*}/leaderboard\x12]\n\rCreateRejudge\x12\x1f.grader.v1.CreateRejudgeRequest\x1a\x12.grader.v1.Rejudge\"\x17\x82\xd3\xe4\x93\x02\x11\"\x0c/v1/rejudges:\x01*\x12]\n\nGetRejudge\x12\x1c.grader.v1.GetRejudgeRequest\x1a\x12.grader.v1.Rejudge\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/{name=rejudges/*}\x12\x65\n\x0cListRejudges\x12\x1e.grader.v1.ListRejudgesRequest\x1a\x1f.grader.v1.ListRejudgesResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\x0c/v1/rejudges\x12j\n\x0c\x41pplyRejudge\x12\x1e.grader.v1.ApplyRejudgeRequest\x1a\x12.grader.v1.Rejudge\"&\x82\xd3\xe4\x93\x02 \"\x1b/v1/{name=rejudges/*}:apply:\x01*\x12p\n\x0e\x44iscardRejudge\x12 .grader.v1.DiscardRejudgeRequest\x1a\x12.grader.v1.Rejudge\"(\x82\xd3\xe4\x93\x02\"\"\x1d/v1/{name=rejudges/*}:discard:\x01*\x12\x7f\n\x12WithdrawSubmission\x12$.grader.v1.WithdrawSubmissionRequest\x1a\x15.grader.v1.Submission\",\x82\xd3\xe4\x93\x02&\"!/v1/{name=submissions/*}:withdraw:\x01*\x12|\n\x11RestoreSubmission\x12#.grader.v1.RestoreSubmissionRequest\x1a\x15.grader.v1.Submission\"+\x82\xd3\xe4\x93\x02%\" /v1/{name=submissions/*}:restore:\x01*\x12i\n\x07\x42\x61nUser\x12\x19.grader.v1.BanUserRequest\x1a\x0e.grader.v1.Ban\"3\x82\xd3\xe4\x93\x02-\"(/v1/{competition=competitions/*}:banUser:\x01*\x12u\n\x07LiftBan\x12\x19.grader.v1.LiftBanRequest\x1a\x1a.grader.v1.LiftBanResponse\"3\x82\xd3\xe4\x93\x02-\"(/v1/{competition=competitions/*}:liftBan:\x01*\x12r\n\x08ListBans\x12\x1a.grader.v1.ListBansRequest\x1a\x1b.grader.v1.ListBansResponse\"-\x82\xd3\xe4\x93\x02\'\x12%/v1/{competition=competitions/*}/bans\x12\x9f\x01\n\x16ListCompetitionActions\x12(.grader.v1.ListCompetitionActionsRequest\x1a).grader.v1.ListCompetitionActionsResponse\"0\x82\xd3\xe4\x93\x02*\x12(/v1/{competition=competitions/*}/actions\x12\x85\x01\n\x12ReloadCompetitions\x12$.grader.v1.ReloadCompetitionsRequest\x1a%.grader.v1.ReloadCompetitionsResponse\"\"\x82\xd3\xe4\x93\x02\x1c\"\x17/v1/competitions:reload:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,94 +42,148 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._loaded_options = None
   _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_options = b'8\001'
-  _globals['_SUBMITREQUEST']._serialized_start=266
-  _globals['_SUBMITREQUEST']._serialized_end=388
-  _globals['_BATCHSUBMITREQUEST']._serialized_start=390
-  _globals['_BATCHSUBMITREQUEST']._serialized_end=454
-  _globals['_BATCHSUBMITRESPONSE']._serialized_start=456
-  _globals['_BATCHSUBMITRESPONSE']._serialized_end=519
-  _globals['_SUBMITRESULT']._serialized_start=521
-  _globals['_SUBMITRESULT']._serialized_end=627
-  _globals['_GETSUBMISSIONREQUEST']._serialized_start=629
-  _globals['_GETSUBMISSIONREQUEST']._serialized_end=702
-  _globals['_LISTSUBMISSIONSREQUEST']._serialized_start=705
-  _globals['_LISTSUBMISSIONSREQUEST']._serialized_end=934
-  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_start=936
-  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_end=1030
-  _globals['_CANCELSUBMISSIONREQUEST']._serialized_start=1032
-  _globals['_CANCELSUBMISSIONREQUEST']._serialized_end=1071
-  _globals['_WATCHSUBMISSIONREQUEST']._serialized_start=1073
-  _globals['_WATCHSUBMISSIONREQUEST']._serialized_end=1159
-  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_start=1162
-  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_end=1368
-  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_start=1316
-  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_end=1368
-  _globals['_SUBMISSIONUPDATE']._serialized_start=1370
-  _globals['_SUBMISSIONUPDATE']._serialized_end=1449
-  _globals['_ARTIFACT']._serialized_start=1452
-  _globals['_ARTIFACT']._serialized_end=1643
-  _globals['_LISTARTIFACTSREQUEST']._serialized_start=1645
-  _globals['_LISTARTIFACTSREQUEST']._serialized_end=1683
-  _globals['_LISTARTIFACTSRESPONSE']._serialized_start=1685
-  _globals['_LISTARTIFACTSRESPONSE']._serialized_end=1748
-  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_start=1750
-  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_end=1789
-  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_start=1791
-  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_end=1831
-  _globals['_GETPROBLEMREQUEST']._serialized_start=1833
-  _globals['_GETPROBLEMREQUEST']._serialized_end=1866
-  _globals['_LISTPROBLEMSREQUEST']._serialized_start=1868
-  _globals['_LISTPROBLEMSREQUEST']._serialized_end=1928
-  _globals['_LISTPROBLEMSRESPONSE']._serialized_start=1930
-  _globals['_LISTPROBLEMSRESPONSE']._serialized_end=2015
-  _globals['_GETCALLERREQUEST']._serialized_start=2017
-  _globals['_GETCALLERREQUEST']._serialized_end=2056
-  _globals['_CALLER']._serialized_start=2059
-  _globals['_CALLER']._serialized_end=2199
-  _globals['_QUOTAUSE']._serialized_start=2202
-  _globals['_QUOTAUSE']._serialized_end=2358
-  _globals['_GETCOMPETITIONREQUEST']._serialized_start=2360
-  _globals['_GETCOMPETITIONREQUEST']._serialized_end=2397
-  _globals['_LISTCOMPETITIONSREQUEST']._serialized_start=2399
-  _globals['_LISTCOMPETITIONSREQUEST']._serialized_end=2463
-  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_start=2465
-  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_end=2562
-  _globals['_GETLEADERBOARDREQUEST']._serialized_start=2564
-  _globals['_GETLEADERBOARDREQUEST']._serialized_end=2680
-  _globals['_CREATEREJUDGEREQUEST']._serialized_start=2682
-  _globals['_CREATEREJUDGEREQUEST']._serialized_end=2761
-  _globals['_GETREJUDGEREQUEST']._serialized_start=2763
-  _globals['_GETREJUDGEREQUEST']._serialized_end=2796
-  _globals['_LISTREJUDGESREQUEST']._serialized_start=2798
-  _globals['_LISTREJUDGESREQUEST']._serialized_end=2858
-  _globals['_LISTREJUDGESRESPONSE']._serialized_start=2860
-  _globals['_LISTREJUDGESRESPONSE']._serialized_end=2945
-  _globals['_APPLYREJUDGEREQUEST']._serialized_start=2947
-  _globals['_APPLYREJUDGEREQUEST']._serialized_end=2982
-  _globals['_DISCARDREJUDGEREQUEST']._serialized_start=2984
-  _globals['_DISCARDREJUDGEREQUEST']._serialized_end=3021
-  _globals['_WITHDRAWSUBMISSIONREQUEST']._serialized_start=3023
-  _globals['_WITHDRAWSUBMISSIONREQUEST']._serialized_end=3080
-  _globals['_RESTORESUBMISSIONREQUEST']._serialized_start=3082
-  _globals['_RESTORESUBMISSIONREQUEST']._serialized_end=3138
-  _globals['_BANUSERREQUEST']._serialized_start=3140
-  _globals['_BANUSERREQUEST']._serialized_end=3207
-  _globals['_LIFTBANREQUEST']._serialized_start=3209
-  _globals['_LIFTBANREQUEST']._serialized_end=3276
-  _globals['_LIFTBANRESPONSE']._serialized_start=3278
-  _globals['_LIFTBANRESPONSE']._serialized_end=3311
-  _globals['_LISTBANSREQUEST']._serialized_start=3313
-  _globals['_LISTBANSREQUEST']._serialized_end=3351
-  _globals['_LISTBANSRESPONSE']._serialized_start=3353
-  _globals['_LISTBANSRESPONSE']._serialized_end=3401
-  _globals['_LISTCOMPETITIONACTIONSREQUEST']._serialized_start=3403
-  _globals['_LISTCOMPETITIONACTIONSREQUEST']._serialized_end=3494
-  _globals['_LISTCOMPETITIONACTIONSRESPONSE']._serialized_start=3496
-  _globals['_LISTCOMPETITIONACTIONSRESPONSE']._serialized_end=3600
-  _globals['_RELOADCOMPETITIONSREQUEST']._serialized_start=3602
-  _globals['_RELOADCOMPETITIONSREQUEST']._serialized_end=3629
-  _globals['_RELOADCOMPETITIONSRESPONSE']._serialized_start=3631
-  _globals['_RELOADCOMPETITIONSRESPONSE']._serialized_end=3706
-  _globals['_GRADERSERVICE']._serialized_start=3709
-  _globals['_GRADERSERVICE']._serialized_end=5822
+  _globals['_GRADERSERVICE'].methods_by_name['Submit']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['Submit']._serialized_options = b'\202\323\344\223\002\024\"\017/v1/submissions:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['BatchSubmit']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['BatchSubmit']._serialized_options = b'\202\323\344\223\002 \"\033/v1/submissions:batchSubmit:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['GetSubmission']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['GetSubmission']._serialized_options = b'\202\323\344\223\002\032\022\030/v1/{name=submissions/*}'
+  _globals['_GRADERSERVICE'].methods_by_name['ListSubmissions']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['ListSubmissions']._serialized_options = b'\202\323\344\223\002\021\022\017/v1/submissions'
+  _globals['_GRADERSERVICE'].methods_by_name['CancelSubmission']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['CancelSubmission']._serialized_options = b'\202\323\344\223\002$\"\037/v1/{name=submissions/*}:cancel:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['WatchSubmission']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['WatchSubmission']._serialized_options = b'\202\323\344\223\002 \022\036/v1/{name=submissions/*}:watch'
+  _globals['_GRADERSERVICE'].methods_by_name['WatchSubmissions']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['WatchSubmissions']._serialized_options = b'\202\323\344\223\0023\022\025/v1/submissions:watchZ\032\"\025/v1/submissions:watch:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['ListArtifacts']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['ListArtifacts']._serialized_options = b'\202\323\344\223\002&\022$/v1/{parent=submissions/*}/artifacts'
+  _globals['_GRADERSERVICE'].methods_by_name['DownloadArtifact']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['DownloadArtifact']._serialized_options = b'\202\323\344\223\002/\022-/v1/{name=submissions/*/artifacts/*}:download'
+  _globals['_GRADERSERVICE'].methods_by_name['GetProblem']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['GetProblem']._serialized_options = b'\202\323\344\223\002\027\022\025/v1/{name=problems/*}'
+  _globals['_GRADERSERVICE'].methods_by_name['ListProblems']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['ListProblems']._serialized_options = b'\202\323\344\223\002\016\022\014/v1/problems'
+  _globals['_GRADERSERVICE'].methods_by_name['GetCaller']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['GetCaller']._serialized_options = b'\202\323\344\223\002\014\022\n/v1/caller'
+  _globals['_GRADERSERVICE'].methods_by_name['GetCompetition']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['GetCompetition']._serialized_options = b'\202\323\344\223\002\033\022\031/v1/{name=competitions/*}'
+  _globals['_GRADERSERVICE'].methods_by_name['ListCompetitions']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['ListCompetitions']._serialized_options = b'\202\323\344\223\002\022\022\020/v1/competitions'
+  _globals['_GRADERSERVICE'].methods_by_name['GetLeaderboard']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['GetLeaderboard']._serialized_options = b'\202\323\344\223\002.\022,/v1/{competition=competitions/*}/leaderboard'
+  _globals['_GRADERSERVICE'].methods_by_name['CreateRejudge']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['CreateRejudge']._serialized_options = b'\202\323\344\223\002\021\"\014/v1/rejudges:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['GetRejudge']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['GetRejudge']._serialized_options = b'\202\323\344\223\002\027\022\025/v1/{name=rejudges/*}'
+  _globals['_GRADERSERVICE'].methods_by_name['ListRejudges']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['ListRejudges']._serialized_options = b'\202\323\344\223\002\016\022\014/v1/rejudges'
+  _globals['_GRADERSERVICE'].methods_by_name['ApplyRejudge']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['ApplyRejudge']._serialized_options = b'\202\323\344\223\002 \"\033/v1/{name=rejudges/*}:apply:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['DiscardRejudge']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['DiscardRejudge']._serialized_options = b'\202\323\344\223\002\"\"\035/v1/{name=rejudges/*}:discard:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['WithdrawSubmission']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['WithdrawSubmission']._serialized_options = b'\202\323\344\223\002&\"!/v1/{name=submissions/*}:withdraw:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['RestoreSubmission']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['RestoreSubmission']._serialized_options = b'\202\323\344\223\002%\" /v1/{name=submissions/*}:restore:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['BanUser']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['BanUser']._serialized_options = b'\202\323\344\223\002-\"(/v1/{competition=competitions/*}:banUser:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['LiftBan']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['LiftBan']._serialized_options = b'\202\323\344\223\002-\"(/v1/{competition=competitions/*}:liftBan:\001*'
+  _globals['_GRADERSERVICE'].methods_by_name['ListBans']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['ListBans']._serialized_options = b'\202\323\344\223\002\'\022%/v1/{competition=competitions/*}/bans'
+  _globals['_GRADERSERVICE'].methods_by_name['ListCompetitionActions']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['ListCompetitionActions']._serialized_options = b'\202\323\344\223\002*\022(/v1/{competition=competitions/*}/actions'
+  _globals['_GRADERSERVICE'].methods_by_name['ReloadCompetitions']._loaded_options = None
+  _globals['_GRADERSERVICE'].methods_by_name['ReloadCompetitions']._serialized_options = b'\202\323\344\223\002\034\"\027/v1/competitions:reload:\001*'
+  _globals['_SUBMITREQUEST']._serialized_start=296
+  _globals['_SUBMITREQUEST']._serialized_end=418
+  _globals['_BATCHSUBMITREQUEST']._serialized_start=420
+  _globals['_BATCHSUBMITREQUEST']._serialized_end=484
+  _globals['_BATCHSUBMITRESPONSE']._serialized_start=486
+  _globals['_BATCHSUBMITRESPONSE']._serialized_end=549
+  _globals['_SUBMITRESULT']._serialized_start=551
+  _globals['_SUBMITRESULT']._serialized_end=657
+  _globals['_GETSUBMISSIONREQUEST']._serialized_start=659
+  _globals['_GETSUBMISSIONREQUEST']._serialized_end=732
+  _globals['_LISTSUBMISSIONSREQUEST']._serialized_start=735
+  _globals['_LISTSUBMISSIONSREQUEST']._serialized_end=964
+  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_start=966
+  _globals['_LISTSUBMISSIONSRESPONSE']._serialized_end=1060
+  _globals['_CANCELSUBMISSIONREQUEST']._serialized_start=1062
+  _globals['_CANCELSUBMISSIONREQUEST']._serialized_end=1101
+  _globals['_WATCHSUBMISSIONREQUEST']._serialized_start=1103
+  _globals['_WATCHSUBMISSIONREQUEST']._serialized_end=1189
+  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_start=1192
+  _globals['_WATCHSUBMISSIONSREQUEST']._serialized_end=1398
+  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_start=1346
+  _globals['_WATCHSUBMISSIONSREQUEST_SEENREVISIONSENTRY']._serialized_end=1398
+  _globals['_SUBMISSIONUPDATE']._serialized_start=1400
+  _globals['_SUBMISSIONUPDATE']._serialized_end=1479
+  _globals['_ARTIFACT']._serialized_start=1482
+  _globals['_ARTIFACT']._serialized_end=1673
+  _globals['_LISTARTIFACTSREQUEST']._serialized_start=1675
+  _globals['_LISTARTIFACTSREQUEST']._serialized_end=1713
+  _globals['_LISTARTIFACTSRESPONSE']._serialized_start=1715
+  _globals['_LISTARTIFACTSRESPONSE']._serialized_end=1778
+  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_start=1780
+  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_end=1819
+  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_start=1821
+  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_end=1897
+  _globals['_GETPROBLEMREQUEST']._serialized_start=1899
+  _globals['_GETPROBLEMREQUEST']._serialized_end=1932
+  _globals['_LISTPROBLEMSREQUEST']._serialized_start=1934
+  _globals['_LISTPROBLEMSREQUEST']._serialized_end=1994
+  _globals['_LISTPROBLEMSRESPONSE']._serialized_start=1996
+  _globals['_LISTPROBLEMSRESPONSE']._serialized_end=2081
+  _globals['_GETCALLERREQUEST']._serialized_start=2083
+  _globals['_GETCALLERREQUEST']._serialized_end=2122
+  _globals['_CALLER']._serialized_start=2125
+  _globals['_CALLER']._serialized_end=2265
+  _globals['_QUOTAUSE']._serialized_start=2268
+  _globals['_QUOTAUSE']._serialized_end=2424
+  _globals['_GETCOMPETITIONREQUEST']._serialized_start=2426
+  _globals['_GETCOMPETITIONREQUEST']._serialized_end=2463
+  _globals['_LISTCOMPETITIONSREQUEST']._serialized_start=2465
+  _globals['_LISTCOMPETITIONSREQUEST']._serialized_end=2529
+  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_start=2531
+  _globals['_LISTCOMPETITIONSRESPONSE']._serialized_end=2628
+  _globals['_GETLEADERBOARDREQUEST']._serialized_start=2630
+  _globals['_GETLEADERBOARDREQUEST']._serialized_end=2746
+  _globals['_CREATEREJUDGEREQUEST']._serialized_start=2748
+  _globals['_CREATEREJUDGEREQUEST']._serialized_end=2827
+  _globals['_GETREJUDGEREQUEST']._serialized_start=2829
+  _globals['_GETREJUDGEREQUEST']._serialized_end=2862
+  _globals['_LISTREJUDGESREQUEST']._serialized_start=2864
+  _globals['_LISTREJUDGESREQUEST']._serialized_end=2924
+  _globals['_LISTREJUDGESRESPONSE']._serialized_start=2926
+  _globals['_LISTREJUDGESRESPONSE']._serialized_end=3011
+  _globals['_APPLYREJUDGEREQUEST']._serialized_start=3013
+  _globals['_APPLYREJUDGEREQUEST']._serialized_end=3048
+  _globals['_DISCARDREJUDGEREQUEST']._serialized_start=3050
+  _globals['_DISCARDREJUDGEREQUEST']._serialized_end=3087
+  _globals['_WITHDRAWSUBMISSIONREQUEST']._serialized_start=3089
+  _globals['_WITHDRAWSUBMISSIONREQUEST']._serialized_end=3146
+  _globals['_RESTORESUBMISSIONREQUEST']._serialized_start=3148
+  _globals['_RESTORESUBMISSIONREQUEST']._serialized_end=3204
+  _globals['_BANUSERREQUEST']._serialized_start=3206
+  _globals['_BANUSERREQUEST']._serialized_end=3273
+  _globals['_LIFTBANREQUEST']._serialized_start=3275
+  _globals['_LIFTBANREQUEST']._serialized_end=3342
+  _globals['_LIFTBANRESPONSE']._serialized_start=3344
+  _globals['_LIFTBANRESPONSE']._serialized_end=3377
+  _globals['_LISTBANSREQUEST']._serialized_start=3379
+  _globals['_LISTBANSREQUEST']._serialized_end=3417
+  _globals['_LISTBANSRESPONSE']._serialized_start=3419
+  _globals['_LISTBANSRESPONSE']._serialized_end=3467
+  _globals['_LISTCOMPETITIONACTIONSREQUEST']._serialized_start=3469
+  _globals['_LISTCOMPETITIONACTIONSREQUEST']._serialized_end=3560
+  _globals['_LISTCOMPETITIONACTIONSRESPONSE']._serialized_start=3562
+  _globals['_LISTCOMPETITIONACTIONSRESPONSE']._serialized_end=3666
+  _globals['_RELOADCOMPETITIONSREQUEST']._serialized_start=3668
+  _globals['_RELOADCOMPETITIONSREQUEST']._serialized_end=3695
+  _globals['_RELOADCOMPETITIONSRESPONSE']._serialized_start=3697
+  _globals['_RELOADCOMPETITIONSRESPONSE']._serialized_end=3772
+  _globals['_GRADERSERVICE']._serialized_start=3775
+  _globals['_GRADERSERVICE']._serialized_end=6943
 # @@protoc_insertion_point(module_scope)

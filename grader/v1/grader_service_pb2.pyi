@@ -1,5 +1,6 @@
 import datetime
 
+from google.api import annotations_pb2 as _annotations_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.rpc import status_pb2 as _status_pb2
@@ -166,10 +167,14 @@ class DownloadArtifactRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class DownloadArtifactResponse(_message.Message):
-    __slots__ = ("data",)
+    __slots__ = ("data", "size_bytes", "digest")
     DATA_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     data: bytes
-    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+    size_bytes: int
+    digest: str
+    def __init__(self, data: _Optional[bytes] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class GetProblemRequest(_message.Message):
     __slots__ = ("name",)

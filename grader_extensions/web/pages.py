@@ -180,7 +180,8 @@ class Pages:
     async def artifact(self, request: web.Request) -> web.Response:
         """A file that a submission left, for its owner to save."""
         name = request.match_info["name"]
-        return attachment(name, await self._site.artifacts.read(self._site.viewer(request), request.match_info["id"], name))
+        _, content = await self._site.artifacts.read(self._site.viewer(request), request.match_info["id"], name)
+        return attachment(name, content)
 
     async def sources(self, request: web.Request) -> web.Response:
         """A submission's sources."""

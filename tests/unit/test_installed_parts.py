@@ -215,12 +215,12 @@ def test_competitions_without_their_package_are_refused(tmp_path):
 
 def test_sign_in_without_the_package_of_pages_is_refused():
     """Whoever asks for it would wonder why nobody can. The control: without it the server has no parts, and starts."""
-    service = GraderServicer(None, None, worker=None)
+    there = {"service": GraderServicer(None, None, worker=None), "gate": None, "interceptor": None}
     with pytest.raises(
         SettingsInvalid, match="oidc_issuer: no installed package has pages to sign in to; install kernel-grader-extensions"
     ):
-        running._parts(extensions.ServerContext(settings=Settings(oidc_issuer="https://login.example.org"), service=service, gate=None))
-    assert running._parts(extensions.ServerContext(settings=Settings(), service=service, gate=None)) == []
+        running._parts(extensions.ServerContext(settings=Settings(oidc_issuer="https://login.example.org"), **there))
+    assert running._parts(extensions.ServerContext(settings=Settings(), **there)) == []
 
 
 KERNELBENCH_FILE = "class Model:\n    def forward(self, x):\n        return x\n\ndef get_inputs():\n    return []\n"

@@ -35,8 +35,11 @@ from grader.ledger import Ledger
 from grader.ledger.statements import SubmissionFilter
 from grader.ledger.tables import events, judgements, submission_tags, submissions
 from grader.model import Caller, Failure, NewSubmission, Scope, Score, SourceFile
+from grader.observability.observer import Observer
+from grader.peers import PeerLimits
 from grader.problems.store import Problems
 from grader.server import interceptors
+from grader.server.interceptors import CallInterceptor, OpenCalls
 from grader.server.operation import remove_due
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
@@ -272,7 +275,8 @@ async def measure(directory: Path, steps: _Steps) -> Figures:
     async with Ledger.open(settings.ledger, now=lambda: END) as ledger:
         worker = Dispatcher(ledger, lambda lease: None, capacity=lambda: 0)  # type: ignore[arg-type, return-value]
         service = GraderServicer(ledger, problems, worker=worker, device_kinds=lambda: ("emulated",), settings=settings, policy=contests)
-        context, pages = ServerContext(settings=settings, service=service, gate=None), web.Application()
+        interceptor = CallInterceptor(None, OpenCalls(PeerLimits(total=1, per_address=1)), Observer())
+        context, pages = ServerContext(settings=settings, service=service, gate=None, interceptor=interceptor), web.Application()
         service.add(server_part(context).calls)
         pages.add_routes(routes_of(context, None))
         async for name, call in calls(service, pages):
