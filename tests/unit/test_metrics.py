@@ -43,13 +43,22 @@ def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
     metrics.attempt_began(held)
     built = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
     stages = [wire.Progress(stage=stage) for stage in (*wire.Stage, wire.Stage.VERIFYING)]
-    for fact, after_s in zip([stages[0], built, *stages[1:]], (1, 2, 128, 4, 256, 8, 16, 64, 32), strict=True):
+    for fact, after_s in zip([*stages[:2], built, *stages[2:]], (512, 1, 2, 128, 4, 256, 8, 16, 64, 32), strict=True):
         metrics.fact_found(held, fact)
         clock.now_s += after_s
     metrics.attempt_ended(held, fakes.report())
     found = {stage: value(metrics, "grader_stage_seconds_sum", stage=stage) for stage in wire.Stage}
     waited = {"waiting": 2 + 128}  # from the end of the build, or from when it is said
-    assert found == {"building": 1, **waited, "loading": 4, "baseline": 256, "verifying": 8 + 32, "measuring": 16, "profiling": 64}
+    assert found == {
+        "screening": 512,
+        "building": 1,
+        **waited,
+        "loading": 4,
+        "baseline": 256,
+        "verifying": 8 + 32,
+        "measuring": 16,
+        "profiling": 64,
+    }
 
 
 @pytest.mark.parametrize(
