@@ -175,7 +175,8 @@ def render_times(measurements: Sequence[report_pb2.Measurement], ceilings: Mappi
         ]
         for line in filter(None, lines if by_device else ()):
             yield plain(f"{one_line(measurement.workload_id)}: {one_line(', '.join(line))}")
-        for text in (formatting.turns(measurement), formatting.conditions(measurement.conditions) if by_device else ""):
+        conditions = formatting.conditions(measurement.conditions) if by_device else ""
+        for text in (formatting.turns(measurement), formatting.own_share(measurement), conditions):
             if text:
                 yield plain(f"{one_line(measurement.workload_id)}: {one_line(text)}", "dim")
 

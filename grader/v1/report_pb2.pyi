@@ -554,7 +554,7 @@ class Speedup(_message.Message):
     def __init__(self, baseline: _Optional[str] = ..., ratio: _Optional[float] = ..., ratio_low: _Optional[float] = ..., ratio_high: _Optional[float] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden", "reported_baselines", "physical_floor_duration", "conditions", "bandwidth_share", "peak_share", "declared_work", "turn_count", "half_width", "end")
+    __slots__ = ("workload_id", "reported", "certified", "reported_confirmed", "baselines", "speedups", "clock", "bound_duration", "floor_duration", "hidden", "reported_baselines", "physical_floor_duration", "conditions", "bandwidth_share", "peak_share", "declared_work", "turn_count", "half_width", "end", "own_share")
     class BaselinesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -595,6 +595,7 @@ class Measurement(_message.Message):
     TURN_COUNT_FIELD_NUMBER: _ClassVar[int]
     HALF_WIDTH_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    OWN_SHARE_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     reported: Samples
     certified: Samples
@@ -614,7 +615,8 @@ class Measurement(_message.Message):
     turn_count: int
     half_width: float
     end: MeasurementEnd
-    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ..., reported_baselines: _Optional[_Mapping[str, Samples]] = ..., physical_floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., conditions: _Optional[_Mapping[str, str]] = ..., bandwidth_share: _Optional[float] = ..., peak_share: _Optional[float] = ..., declared_work: _Optional[_Union[DeclaredWork, _Mapping]] = ..., turn_count: _Optional[int] = ..., half_width: _Optional[float] = ..., end: _Optional[_Union[MeasurementEnd, str]] = ...) -> None: ...
+    own_share: float
+    def __init__(self, workload_id: _Optional[str] = ..., reported: _Optional[_Union[Samples, _Mapping]] = ..., certified: _Optional[_Union[Samples, _Mapping]] = ..., reported_confirmed: _Optional[bool] = ..., baselines: _Optional[_Mapping[str, Samples]] = ..., speedups: _Optional[_Iterable[_Union[Speedup, _Mapping]]] = ..., clock: _Optional[_Union[Clock, str]] = ..., bound_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hidden: _Optional[bool] = ..., reported_baselines: _Optional[_Mapping[str, Samples]] = ..., physical_floor_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., conditions: _Optional[_Mapping[str, str]] = ..., bandwidth_share: _Optional[float] = ..., peak_share: _Optional[float] = ..., declared_work: _Optional[_Union[DeclaredWork, _Mapping]] = ..., turn_count: _Optional[int] = ..., half_width: _Optional[float] = ..., end: _Optional[_Union[MeasurementEnd, str]] = ..., own_share: _Optional[float] = ...) -> None: ...
 
 class DeclaredWork(_message.Message):
     __slots__ = ("moved_bytes", "flops", "dtype")

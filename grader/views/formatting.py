@@ -206,6 +206,14 @@ def turns(measurement: report_pb2.Measurement) -> str:
     return ", ".join(message) + (f" ({_ENDS[measurement.end]})" if measurement.end in _ENDS else "")
 
 
+def own_share(measurement: report_pb2.Measurement) -> str:
+    """Such as own kernels: 98 % of device time (by the kernel's own process); "" where it is not known."""
+    percent = 100 * measurement.own_share
+    among = "launches, PyTorch's operators counted too" if measurement.clock == report_pb2.CLOCK_HOST else "device time"
+    text = f"own kernels: {percent:{'.2g' if 0 < percent < 1 else '.0f'}} % of {among} (by the kernel's own process)"
+    return text if measurement.HasField("own_share") else ""
+
+
 def conditions(values: Mapping[str, str]) -> str:
     """Clock, temperature, power, and what held the device back; the rest is for programs."""
     message = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grader_extensions.emulated_cuda.emulated_torch import install as install
+from grader_extensions.emulated_cuda.launch_log import logged as logged
 from sandbox.languages.python_module import EMULATED_VARIABLES
 from sandbox.protocol import wire
 

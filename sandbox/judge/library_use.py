@@ -113,6 +113,20 @@ def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:
     return _few(names)
 
 
+def own_share(observed: str, artifact: bytes) -> float | None:
+    """Return the share of the kernels that the artifact's device code defines in the times, or launches, that its runner tells; None where
+    it tells of none. Templates of CUTLASS count as the artifact's: it chose them."""
+    device_code, own_amount, total = DeviceCode(artifact), 0, 0
+    for line in observed.splitlines():
+        amount, kind, name = (*line.split(" ", 2), "", "")[:3]
+        if amount.isascii() and amount.isdecimal() and not (kind == "operator" and name in HARMLESS):
+            total += int(amount)
+            of_library = _LIBRARY_KERNEL.match(name) and not name.startswith("cutlass::")
+            if kind == "launch" or (kind == "kernel" and device_code.defines(name) and not of_library):
+                own_amount += int(amount)
+    return own_amount / total if total else None
+
+
 def _wanted(artifact: bytes) -> Iterator[str]:
     """The symbols that it wants of others, or that the extensions in a Python module's archive want."""
     for path, content in members(artifact):

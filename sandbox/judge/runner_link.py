@@ -87,6 +87,7 @@ class RunnerLink:
     loaded: Answer | Silence
     silence: Silence | None = None
     placed: tuple[object, ...] | None = None  # what the last PLACE was for
+    artifact: bytes = b""
 
     @property
     def takes_outputs(self) -> bool:
@@ -201,7 +202,7 @@ def connect(
         except (TimeoutError, BrokenPipeError, ConnectionResetError, GateViolated) as error:
             raise NoRunner(f"the runner did not take its job ({type(error).__name__}); {REBUILD}") from None
         loaded = _await(gate, link, gate.open(Call(operation=Operation.LOAD)), first, load_s) or gate.answer()
-        runner = RunnerLink(device=device, arena=arena, gate=gate, link=link, loaded=loaded)
+        runner = RunnerLink(device=device, arena=arena, gate=gate, link=link, loaded=loaded, artifact=artifact)
         try:
             yield runner
         finally:  # also where the judge gives up: the baseline's runner has to be ready for the next job

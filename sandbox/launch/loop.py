@@ -19,7 +19,7 @@ from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, Answer, Call, Gate, Operation, Status
 
 ITEM_BYTES = (2, 4, 8)
-OBSERVED = (Operation.OBSERVE, Operation.OBSERVE_KERNELS)
+OBSERVED = (Operation.OBSERVE, Operation.OBSERVE_KERNELS, Operation.OBSERVE_AMOUNTS)
 TIMED = (Operation.CALL, Operation.NULL, Operation.FLOOR, *OBSERVED)  # inside the judge's clock
 Observe = Callable[[Callable[[], object], bool], str]
 Profile = Callable[[Callable[[], object]], None]
@@ -93,9 +93,10 @@ def serve(
     kernels: Mapping[int, Loaded],
     observe: Observe | None = None,
     profile: Profile | None = None,
+    observe_amounts: Observe | None = None,
 ) -> None:
     """Do what the gate says until EXIT. kernels: by variant; an untrusted runner has one. observe(launch, kernels): answers OBSERVE and
-    OBSERVE_KERNELS. profile(launch): does PROFILE."""
+    OBSERVE_KERNELS. profile(launch): does PROFILE. observe_amounts(launch, kernels): answers OBSERVE_AMOUNTS."""
     placed: _Placed | None = None
     gc.disable()  # a collection would fall into somebody's time
     try:
@@ -144,7 +145,8 @@ def serve(
                     case Operation.EXIT:
                         pass
                     case _:
-                        answer = _launch(operation, gate, placed, device, observe, profile)
+                        observer = observe_amounts if operation is Operation.OBSERVE_AMOUNTS else observe
+                        answer = _launch(operation, gate, placed, device, observer, profile)
                         if operation in TIMED:
                             device.finish(arena, last)
             except Exception as error:  # noqa: BLE001  whatever the kernel throws
@@ -185,7 +187,7 @@ def _launch(
         placed.bind(gate)
     if operation in OBSERVED and observe is not None:
         device.synchronize()  # its inputs are there: what is observed is the kernel's own work
-        kernels_too = operation is Operation.OBSERVE_KERNELS and device.HAS_PROFILER
+        kernels_too = operation is not Operation.OBSERVE and device.HAS_PROFILER
         report = observe(lambda: _run(placed.bound, device, verifying=verifying), kernels_too)
         device.synchronize()
         _flush()

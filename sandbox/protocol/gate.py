@@ -60,6 +60,7 @@ class Operation(IntEnum):
     PROFILE = 12  # some launches on what was placed, under profilers, which leave files in {out}
     OBSERVE = 10  # as CALL, under observation: the answer tells which operators and functions it called
     OBSERVE_KERNELS = 13  # and which kernels it launched
+    OBSERVE_AMOUNTS = 14  # as CALL; the answer tells how long each kernel took, or how many launches there were
 
 
 class Status(IntEnum):

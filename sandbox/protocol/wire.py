@@ -674,6 +674,7 @@ class Measurement:
     turn_count: Annotated[SmallCount, NOT_HIDDEN] = 0  # turns taken; 0: of a judge that did not count them
     half_width: Annotated[AnyFloat | None, NOT_HIDDEN] = None  # of the widest baseline's interval of logarithms
     end: Annotated[MeasurementEnd | None, NOT_HIDDEN] = None
+    own_share: Annotated[float | None, FIRST] = None  # of its kernels in device time, or in launches by the host's clock; a claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,13 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import BuiltinFunctionType, FrameType
 from typing import Any, ClassVar
 
+from sandbox.protocol import box_modules
 from sandbox.protocol.gate import CUT, MESSAGE_LIMIT_BYTES
 
 # As the profiler names what a device does next to kernels.
@@ -110,6 +112,35 @@ def _operator_mode(called: dict[str, None], own_operators: frozenset[str]) -> Ab
 def _profiled(called: dict[str, None], *, kernels: bool) -> Iterator[None]:
     """Note the operators that any thread calls, also one of C++ or one that was started long before:
     a dispatch mode is of one thread only. kernels: and what runs on the GPU."""
+    with _recorded(kernels=kernels) as (hosted, ran):
+        yield
+    operators = {f"operator {name.partition('::')[2]}": None for name in dict.fromkeys(hosted) if _computes_itself(name)}
+    called.update(operators | {f"kernel {own_name}": None for name, _ in ran if (own_name := kernel_name(name))})
+
+
+def observe_amounts(launch: Callable[[], object], kernels: bool, libraries: Callable[[], Sequence[ctypes.CDLL]]) -> str:
+    """Launch once. Lines "NANOSECONDS kernel NAME" of what runs on the GPU, the longest first, as many as an answer has room for; without
+    a name what only copies or fills. kernels False, on the emulated device: "COUNT launch" and "COUNT operator NAME"."""
+    if kernels:
+        amounts = Counter[str]()
+        with _recorded(kernels=True) as (_, ran):
+            launch()
+        for name, duration_ns in ran:
+            amounts[f"kernel {kernel_name(name)}"] += duration_ns
+        lines = amounts.most_common()
+    else:
+        recorded = _recorded(kernels=False) if "torch" in sys.modules else nullcontext((list[str](), ()))
+        with box_modules.emulated().logged(libraries()) as log, recorded as (hosted, _):
+            launch()
+        lines = [("launch", log.count)]
+        lines += ((f"operator {name.partition('::')[2]}", count) for name, count in Counter(hosted).items() if _computes_itself(name))
+    return "\n".join(_fitting([f"{amount} {text}" for text, amount in lines]))
+
+
+@contextmanager
+def _recorded(*, kernels: bool) -> Iterator[tuple[list[str], list[tuple[str, int]]]]:
+    """Let torch's profiler see what happens. At the end there are the names of what ran on the host and, if kernels is set, the names and
+    nanoseconds of what ran on the GPU."""
     import torch
     from torch._C import _autograd, _profiler
 
@@ -121,26 +152,23 @@ def _profiled(called: dict[str, None], *, kernels: bool) -> Iterator[None]:
         activities.add(_profiler.ProfilerActivity.CUDA)
     _autograd._prepare_profiler(config, activities)
     _autograd._enable_profiler(config, activities)
+    hosted, ran = list[str](), list[tuple[str, int]]()
     try:
-        yield
+        yield hosted, ran
     finally:
         if len(activities) > 1:
             torch.cuda.synchronize()
-        # The lines for what the profiler saw: operators first, then kernels.
         events = _autograd._disable_profiler().events()
         from torch.autograd import DeviceType  # type: ignore[attr-defined]
 
-        hosted, ran = dict[str, None](), dict[str, None]()
         for event in events:
             name = event.name()
             # Calls of the runtime and of the driver are events, too, and what the profiler itself takes;
             # none of them is on the device.
             if event.device_type() != DeviceType.CUDA:
-                hosted[name] = None
+                hosted.append(name)
             elif not (name.startswith(NO_KERNELS) or event.is_user_annotation()):
-                ran[name] = None
-        operators = {f"operator {name.partition('::')[2]}": None for name in hosted if _computes_itself(name)}
-        called.update(operators | {f"kernel {own_name}": None for name in ran if (own_name := kernel_name(name))})
+                ran.append((name, event.duration_ns()))
 
 
 def _computes_itself(name: str) -> bool:

@@ -24,7 +24,7 @@ from sandbox.protocol.box_files import GO, READY, WAIT, fix_triton_key
 from sandbox.protocol.devices import device_info
 from sandbox.protocol.gate import TAKES_OUTPUTS, Answer, Gate, Status, Templates, receive_job, socket_address
 from sandbox.protocol.version import VERSION
-from sandbox.runner.observe import observe
+from sandbox.runner.observe import observe, observe_amounts
 
 INSTRUMENT = "--instrument"
 CONNECT_S = 3600.0  # the judge may have another job, or compile a baseline; the box's own limit is what ends a wait
@@ -53,7 +53,8 @@ def main(argv: list[str] | None = None) -> int:
         gate.reply(first, failure(error, device))
         return 1
     gate.reply(first, Answer(status=Status.OK, message=TAKES_OUTPUTS if kernel.takes_outputs else ""))
-    serve(gate, first, device, arena, {0: kernel}, partial(observe, own_operators=kernel.own_operators), profile)
+    amounts = partial(observe_amounts, libraries=kernel.libraries)
+    serve(gate, first, device, arena, {0: kernel}, partial(observe, own_operators=kernel.own_operators), profile, amounts)
     return 0
 
 

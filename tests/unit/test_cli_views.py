@@ -322,6 +322,7 @@ def on_a_gpu() -> submission_pb2.Submission:
             speedups=[compiled],
             bandwidth_share=0.431,
             peak_share=0.12,
+            own_share=0.004,
             conditions={
                 "sm_clock_mhz": "1755",
                 "sm_clock_max_mhz": "1980",
@@ -354,6 +355,7 @@ def test_times_on_a_device_stand_beside_both_baselines() -> None:
     assert text.index(" eager ") < text.index(" compile ")  # a map has no order of its own
     assert "n64: 43 % of the memory's bandwidth, 12 % of the arithmetic's peak\n" in text
     assert "n64: by do_bench 1.29x over compile and 1.61x over eager\n" in text
+    assert "n64: own kernels: 0.4 % of device time (by the kernel's own process)\n" in text
     assert "n64: clock 1755 of 1980 MHz, 45 C, 520 W, held back by SwPowerCap\n" in text
     assert "NVIDIA H200, sm_90" in text and "4.10 TB/s" in text and "driver 580.1" in text
     assert re.search(r"void tril<0>\(float\*\) +40 +0 B +0 B +no", text) and re.search(r"void tril<3>.* 12 B, 0 B", text)

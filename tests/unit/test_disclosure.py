@@ -39,6 +39,7 @@ MEASUREMENT = {
     "reported_baselines": {"eager": wire.Samples(durations_ns=(880008,))},
     "physical_floor_ns": 880009,
     "conditions": {"clock": "c880010"},
+    "own_share": 0.880011,
 }
 LETTERS = {Treatment.SHOWN: "s", Treatment.RENAMED: "n", Treatment.ROUNDED: "r", Treatment.CUT: "c", Treatment.OMITTED: "-"}
 # What is shown of public workloads, of the same in a later process, of hidden and of secret ones: what declarations say, a second time.
@@ -57,6 +58,7 @@ EXPECTED = {
         "clock certified bound_ns hidden reported_confirmed baselines speedups reported_baselines conditions": "sss-",
         # How many turns the budget had time for would tell how long one took.
         "reported floor_ns physical_floor_ns moved_bytes flops turn_count half_width end": "ss--",
+        "own_share": "s---",
     },
     wire.Screening: {"outcome detail workload_count duration_ns": "ssss"},
     wire.Progress: {"stage": "ssss", "workload_id": "ssnn"},
@@ -79,7 +81,7 @@ EXPECTED = {
 }
 MARKS = {
     **{name: str(value).removesuffix(".5") for name, value in TRIAL.items()},
-    **{name: f"8800{number:02d}" for number, name in zip((1, 2, 3, 4, 5, 8, 9, 10), MEASUREMENT, strict=True)},
+    **{name: f"8800{number:02d}" for number, name in zip((1, 2, 3, 4, 5, 8, 9, 10, 11), MEASUREMENT, strict=True)},
 }
 
 

@@ -19,7 +19,7 @@ CHANGES = {  # the line behind which lines are put, and these
     "sandbox/judge/measure.py": ("        end=times.end,\n", "        peak_temperature_c=71, peak_power_w=355,\n"),
     "proto/grader/v1/report.proto": (
         "  MeasurementEnd end = 23;\n",
-        "  // The highest temperature.\n  int32 peak_temperature_c = 24;\n  // The highest power.\n  int32 peak_power_w = 25;\n",
+        "  // The highest temperature.\n  int32 peak_temperature_c = 25;\n  // The highest power.\n  int32 peak_power_w = 26;\n",
     ),
     "grader/views/formatting.py": (
         '    message = [f"{measurement.turn_count} turns"]\n',

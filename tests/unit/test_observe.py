@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sandbox.judge.library_use import UNTOLD, from_run
+from sandbox.judge.library_use import UNTOLD, from_run, own_share
 from sandbox.protocol.gate import MESSAGE_LIMIT_BYTES
-from sandbox.runner.observe import CUT, kernel_name, numpy_calls, observe
+from sandbox.runner.observe import CUT, kernel_name, numpy_calls, observe, observe_amounts
 from tests.collection import AFTER_COLLECTION
 from tests.unit.fat_objects import fat_object
 
@@ -61,7 +61,8 @@ def test_a_kernel_has_the_name_of_its_source(told: str, name: str) -> None:
 class Event:
     """Something that torch's profiler sees."""
 
-    def __init__(self, name: str, *, on_gpu: bool, annotation: bool = False) -> None:
+    def __init__(self, name: str, *, on_gpu: bool, annotation: bool = False, duration_ns: int = 0) -> None:
+        self.duration_ns = lambda: duration_ns
         self.name, self.is_user_annotation = (lambda: name), (lambda: annotation)
         self.device_type = lambda: DeviceType.CUDA if on_gpu else DeviceType.CPU
 
@@ -102,6 +103,19 @@ def test_who_launches_more_than_there_is_room_for_is_not_acquitted(launched: lis
     assert from_run(told, own) == (UNTOLD,)
     del launched[3:-1]
     assert from_run(observe(lambda: None, kernels=True), own) == ("the kernel sgemm",)
+
+
+def test_each_kernel_is_told_with_its_time(launched: list[Event]) -> None:
+    """The longest first; copies by a kernel count, and those of the driver do not. A decoy next to a library's product is little."""
+    times = {"decoy(float*)": 2_000, "sm90_xmma_gemm_f32": 390_000, COPY: 8_000, "Memcpy DtoD (Device -> Device)": 10**9}
+    launched += [Event(name, on_gpu=True, duration_ns=duration_ns // 2) for name, duration_ns in times.items() for _ in range(2)]
+    told = observe_amounts(lambda: None, True, tuple)
+    assert told.splitlines() == ["390000 kernel sm90_xmma_gemm_f32", "8000 kernel ", "2000 kernel decoy"]
+    assert own_share(told, fat_object("_Z5decoyPf")) == 0.005 and own_share(told, b"nothing") == 0.0
+    launched[:] = [Event(f"{'library' * 50}_{index}", on_gpu=True, duration_ns=1) for index in range(60)]
+    launched.append(Event("mine", on_gpu=True, duration_ns=9_999))
+    told = observe_amounts(lambda: None, True, tuple)
+    assert len(told.encode()) <= MESSAGE_LIMIT_BYTES and own_share(told, fat_object("_Z4minev")) > 0.99
 
 
 Call = Callable[[Callable[[], object]], None]

@@ -15,7 +15,7 @@ from grader_extensions.modes import profile
 from sandbox.protocol import wire
 from sandbox.protocol.wire import ToolOutcome
 from tests.e2e.conftest import emulated_grader
-from tests.harness.grading import Graded, Grading, load_problem
+from tests.harness.grading import Conditions, Graded, Grading, load_problem
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -100,6 +100,32 @@ async def test_launches_table_and_trace_of_a_cuda_kernel(boxes: Grading) -> None
     assert f"kernel {launch.kernel}" in table and "call 1 of the kernel's entry" in table
     assert any(launch.kernel in event["name"] for event in json.loads(files["torch_trace.json"])["traceEvents"])
     assert {one.name: one.outcome for one in found.tools}["torch profiler"] is ToolOutcome.RAN
+
+
+DECOY = """
+import torch
+from numba import cuda
+
+@cuda.jit
+def decoy(out):
+    out[cuda.threadIdx.x] += 0
+
+def solve(a, b):
+    out = a.view(-1) + b
+    decoy[1, 32](out)
+    return out
+"""
+
+
+@pytest.mark.parametrize(("name", "share"), [("grid_stride.cu", 1.0), ("triton_blocks.py", 1.0), ("Numba's decoy", 0.5), ("PyTorch", 0.0)])
+async def test_a_benchmark_has_the_share_of_its_own_launches(boxes: Grading, name: str, share: float) -> None:
+    """By the same log; what only moves values is no launch."""
+    sources = {"Numba's decoy": DECOY, "PyTorch": DECOY.replace("decoy[1, 32](out)", "")}
+    source = sources[name] if name in sources else (KERNELS / "vector_add" / name).read_text()
+    language = "cuda" if name.endswith(".cu") else "python"
+    graded = await boxes.grade(problem(), source, language=language, conditions=Conditions(measure_s=0.1))
+    assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
+    assert {one.workload_id: one.own_share for one in graded.report.measurements} == {"public": share}
 
 
 @pytest.mark.parametrize("name", ["triton_blocks", "numba_grid_stride"])

@@ -66,7 +66,7 @@ def graded(text="plain"):
         workload_id=text, certified=samples(1_000_000, 1_010_000, 1_020_000), reported=samples(900_000), reported_confirmed=True,
         baselines={"eager": samples(2_000_000, 2_010_000), text: samples(3_000_000)}, reported_baselines={"eager": samples(1_800_000)},
         speedups=[report_pb2.Speedup(baseline=one, ratio=2, ratio_low=1.9, ratio_high=2.1) for one in ("eager", text)],
-        clock=report_pb2.CLOCK_DEVICE_EVENTS, conditions={"throttle_reasons": text, "sm_clock_mhz": text},
+        clock=report_pb2.CLOCK_DEVICE_EVENTS, own_share=0.98, conditions={"throttle_reasons": text, "sm_clock_mhz": text},
         declared_work=report_pb2.DeclaredWork(moved_bytes=400_000_000, flops=40_000_000_000, dtype="float32"),
     )  # fmt: skip
     trial = report_pb2.Trial(
@@ -125,7 +125,7 @@ def test_a_report_holds_all_that_a_reader_asks_for():
     for shown in (
         "ACCEPTED", "plain", "2x (1.9 to 2.1)", "1.01 ms", "1.00 ms to 1.02 ms", "396 GB/s", "10 % of memory bandwidth",
         "79 % of FP32 units, 10 % of TF32 tensor cores", "FP32 units", "warning #1: plain", "sm_90", "docker",
-        "75 % at 128 and 256 and 512 threads (registers)", "compile6",
+        "75 % at 128 and 256 and 512 threads (registers)", "compile6", "own kernels: 98 % of device time (by the kernel's own process)",
     ):  # fmt: skip
         assert shown in words, shown
     charts = [attributes["class"] for tag, attributes in page.found if tag == "svg"]

@@ -1,0 +1,127 @@
+"""The share of a submission's own kernels: when its process is asked, what an answer comes to, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from grader.api.messages import event_to_proto
+from grader.model import Event, Verdict
+from grader.rules.disclosure import Redactor
+from grader.verdict.fold import fold
+from grader.views import formatting
+from sandbox.judge.library_use import own_share
+from sandbox.launch.loop import serve
+from sandbox.protocol import wire
+from tests import fakes
+from tests.collection import AFTER_COLLECTION
+from tests.unit.fat_objects import fat_object
+
+if AFTER_COLLECTION:
+    import torch
+
+    from sandbox.judge.baseline import Baseline
+    from tests.unit.test_lane import PROBLEM, honest, judged
+
+SIZES = {"n64": False, "n100": False, "n33": True}  # and whether they are hidden
+DECOY = "1 launch\n9 operator matmul\n90 operator empty"
+ARTIFACT = fat_object("_Z4minePf", "_ZN7cutlass13device_kernelI4GemmEEvT_", "_ZN2at6native3addEv")
+
+
+def asked(place: Path, baseline: Baseline, answer: Callable[[], str], mode: wire.Mode) -> tuple[list[wire.Fact], list[int], list[int]]:
+    """The facts of a job, the sizes of all launches, and after how many of them the process was asked."""
+    sizes, counts = list[int](), list[int]()
+
+    def kernel(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        sizes.append(inputs[0].numel())
+        honest(inputs, outputs)
+
+    def observe_amounts(launch: Callable[[], object], kernels: bool) -> str:
+        counts.append(len(sizes))
+        launch()
+        return answer()
+
+    workloads = tuple(wire.Workload(workload_id=name, axes={"n": int(name[1:])}, hidden=hidden) for name, hidden in SIZES.items())
+    if mode is wire.Mode.SWEEP:
+        workloads = workloads[:1]
+    problem = replace(PROBLEM, workloads=workloads)
+    facts = judged(
+        place, kernel, problem=problem, baseline=baseline, serve=lambda *parts: serve(*parts, None, None, observe_amounts), mode=mode
+    )
+    return facts, sizes, counts
+
+
+def shares(facts: list[wire.Fact]) -> dict[str, float | None]:
+    return {fact.workload_id: fact.own_share for fact in facts if isinstance(fact, wire.Measurement)}
+
+
+@pytest.mark.slow
+def test_a_benchmark_asks_once_behind_all_that_is_timed(tmp_path: Path, baseline: Baseline) -> None:
+    """And before a hidden workload is met, of which an answer could tell."""
+    facts, sizes, (count,) = asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
+    assert shares(facts) == {"n64": None, "n100": 0.1}
+    assert sizes[count - 1] == sizes[count] == 100 and set(sizes[count + 1 :]) == {33}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [wire.Mode.TEST, wire.Mode.RANKED, wire.Mode.SWEEP])
+def test_no_other_mode_asks(tmp_path: Path, baseline: Baseline, mode: wire.Mode) -> None:
+    facts, _, counts = asked(tmp_path, baseline, lambda: DECOY, mode)
+    assert counts == [] and isinstance(facts[-1], wire.Finished) and not any(shares(facts).values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", ["", "nonsense", "-5 launch\n\N{SUPERSCRIPT TWO} launch", None])
+def test_an_answer_decides_nothing(tmp_path: Path, baseline: Baseline, answer: str | None) -> None:
+    """None: it raises. The control is an answer with a share, above."""
+
+    def told() -> str:
+        if answer is None:
+            raise RuntimeError("no profiler")
+        return answer
+
+    facts, _, _ = asked(tmp_path, baseline, told, wire.Mode.BENCHMARK)
+    assert shares(facts) == {"n64": None, "n100": None}
+    assert fold([wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="d"), *facts]).verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("told", "share"),
+    [
+        ("98 kernel mine\n2 kernel at::native::reduce_kernel", 0.98),
+        ("3 kernel mine\n1 kernel ", 0.75),  # it copies
+        ("5 kernel cutlass::device_kernel", 1.0),
+        ("5 kernel cutlass::Kernel2", 0.0),  # of cuBLAS
+        ("5 kernel at::native::add", 0.0),  # the library's name, which the artifact has given to a decoy
+        ("5 kernel triton_poi_fused_add_0", 0.0),  # of torch.compile
+        ("cut\n5 kernel mine", 1.0),
+        ("3 launch\n1 operator softmax\n7 operator view", 0.75),
+        ("0 launch\n7 operator view", None),
+        (f"{'9' * 2000} kernel mine\n1 kernel gemm", 1.0),
+    ],
+)
+def test_a_share_is_of_kernels_that_the_artifact_defines(told: str, share: float | None) -> None:
+    assert own_share(told, ARTIFACT) == share
+
+
+@pytest.mark.parametrize(
+    ("clock", "share", "text"),
+    [
+        (wire.Clock.DEVICE_EVENTS, 0.978, "own kernels: 98 % of device time (by the kernel's own process)"),
+        (wire.Clock.DEVICE_EVENTS, 0.0051, "own kernels: 0.51 % of device time (by the kernel's own process)"),
+        (wire.Clock.HOST, 0.5, "own kernels: 50 % of launches, PyTorch's operators counted too (by the kernel's own process)"),
+        (wire.Clock.DEVICE_EVENTS, 0.0, "own kernels: 0 % of device time (by the kernel's own process)"),
+        (wire.Clock.DEVICE_EVENTS, None, ""),
+    ],
+)
+def test_it_is_shown_as_a_claim(clock: wire.Clock, share: float | None, text: str) -> None:
+    measurement = replace(fakes.measurement(), clock=clock, own_share=share)
+    for hidden in (False, True):
+        fact = replace(measurement, hidden=hidden)
+        event = Event(sequence=1, event_time=datetime(2026, 1, 1, tzinfo=UTC), attempt=1, fact=fact)
+        message = event_to_proto(event, fakes.submission(), Redactor({}))
+        assert formatting.own_share(message.measurement) == ("" if hidden else text)
