@@ -8,12 +8,13 @@ import pytest
 from grader.cli import extras
 from grader.cli.exits import UsageError
 from grader.intake import gate
-from grader.model import SourceFile
+from grader.model import Scope, SourceFile
 from grader_extensions.statistics import export, records, summary
 from grader_extensions.statistics.export import export_command
 from sandbox.protocol import wire
 from tests import fakes
 from tests.requests import new_submission
+from tests.server.keyed import keyed_server
 
 PROBLEMS = [f"p{number}" for number in range(8)]
 SPEEDUPS = (0.4, 0.7, 0.9, 1.2, 2.5)  # of the first, second, ... sample to a problem that is right
@@ -221,3 +222,30 @@ async def test_an_export_that_breaks_off_leaves_what_was_there(server, tmp_path,
     with pytest.raises(ZeroDivisionError):
         await export_command(tmp_path / "a", RUN, force=True, server=server)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "before")]
+
+
+async def test_a_user_has_their_own_and_an_administrator_names_one(settings, tmp_path, monkeypatch, capsys):
+    """Two users have the same tag: neither's sources, nor their numbers, are in what the other gets."""
+    async with keyed_server(settings) as served:
+        keys = {user: await served.key(user) for user in ("ann", "ben")} | {"root": await served.key("root", Scope)}
+        for user, speedup in (("ann", 1.5), ("ben", 3.0)):
+            async with served.client(keys[user]) as client:
+                await client.submit(kernel("sum", speedup, RUN))
+                async for _ in client.watch_many(tag=RUN):
+                    pass
+
+        async def figures(key, **options):
+            monkeypatch.setenv("GRADER_KEY", keys[key])
+            await summary.summary_command(RUN, server=served.address, json=True, **options)
+            return json.loads(capsys.readouterr().out)["sets"][0]
+
+        assert (await figures("ann"))["speedup"]["value"] == pytest.approx(1.5, rel=1e-3)
+        await export_command(tmp_path / "ann", RUN, server=served.address)
+        assert "speedup: 1.5" in (tmp_path / "ann").read_text() and "3.0" not in (tmp_path / "ann").read_text()
+        with pytest.raises(UsageError, match="no such submission"):
+            await figures("ann", user="ben")
+        with pytest.raises(UsageError, match=r"^user: .*'ann' \(1\).*--user"):
+            await figures("root")
+        assert (await figures("root", user="ben"))["speedup"]["value"] == pytest.approx(3.0, rel=1e-3)
+        await export_command(tmp_path / "all", RUN, server=served.address)
+        assert len((tmp_path / "all").read_text().splitlines()) == 2
