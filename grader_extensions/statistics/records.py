@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from grader import devices
 from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, SUBMISSIONS, full_name, resource_id
 from grader.api.statuses import reason_of
@@ -56,6 +57,8 @@ def row(submission: submission_pb2.Submission, baseline: str = "") -> dict[str, 
     }
     speedup = speedups.get(baseline or next(iter(formatting.baselines(speedups)), ""))
     scored = submission.score > 0 and math.isfinite(submission.score + submission.score_low + submission.score_high)
+    # Wrong on the emulated device, which was asked before a GPU: it failed before it had a GPU, as what did not build.
+    screened = submission.report.screening.outcome == report_pb2.SCREENING_OUTCOME_FAILED
     failed = submission.state == submission_pb2.SUBMISSION_STATE_FAILED
     return {
         "submission": resource_id(SUBMISSIONS, submission.name),
@@ -78,8 +81,8 @@ def row(submission: submission_pb2.Submission, baseline: str = "") -> dict[str, 
         "score": submission.score if scored else None,
         "score_low": submission.score_low if scored else None,
         "score_high": submission.score_high if scored else None,
-        "device_kind": report and report.environment.device_kind,
-        "device": report and report.environment.device,
+        "device_kind": devices.CUDA if screened else report and report.environment.device_kind,
+        "device": "" if screened else report and report.environment.device,
         "create_time": submission.create_time.ToJsonString(),
         "end_time": submission.end_time.ToJsonString() if submission.HasField("end_time") else None,
     }

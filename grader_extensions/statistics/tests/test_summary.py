@@ -236,6 +236,7 @@ async def test_a_user_has_their_own_and_an_administrator_names_one(settings, tmp
 
         async def figures(key, **options):
             monkeypatch.setenv("GRADER_KEY", keys[key])
+            capsys.readouterr()
             await summary.summary_command(RUN, server=served.address, json=True, **options)
             return json.loads(capsys.readouterr().out)["sets"][0]
 
