@@ -29,6 +29,7 @@ LIVED_S = 60.0  # no try to connect takes so long: what broke later was connecte
 PAUSE_FIRST_S, PAUSE_MOST_S, PAUSE_GROWTH = 0.5, 5.0, 1.5
 UNREPORTED_S = 1.0  # a shorter absence is not worth a line
 SEEN_LIMIT = 1000  # revisions that a server takes
+PAGE_SIZE = 1000  # the most that a server sends at once
 
 # UNAVAILABLE is the one code that clients retry (AIP-194).
 _RETRIES = {"maxAttempts": 5, "initialBackoff": "0.2s", "maxBackoff": "2s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
@@ -189,6 +190,16 @@ class GraderClient:
     async def list_submissions(self, **query: Unpack[SubmissionQuery]) -> api.ListSubmissionsResponse:
         """Return a page, newest first."""
         return await self._answer(self._stub.ListSubmissions, api.ListSubmissionsRequest(**query))
+
+    async def submission_pages(self, **query: Unpack[SubmissionQuery]) -> AsyncIterator[Sequence[submission_pb2.Submission]]:
+        """Yield a list page after page, newest first."""
+        query = {"page_size": PAGE_SIZE, **query}
+        while True:
+            page = await self.list_submissions(**query)
+            yield page.submissions
+            if not page.next_page_token:
+                return
+            query["page_token"] = page.next_page_token
 
     async def cancel(self, name: str) -> submission_pb2.Submission:
         """Ask for the end of a submission; one that runs is stopped soon after."""

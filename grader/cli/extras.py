@@ -14,7 +14,7 @@ from typing import Any
 
 from grader.cli.exits import UsageError
 
-_SIGNS = {"server": "sqlalchemy", "judge": "torch"}  # a package of each extra
+_SIGNS = {"server": "sqlalchemy", "judge": "torch", "parquet": "pyarrow"}  # a package of each extra
 OTHER_SERVER = ", or pass --server HOST:PORT"
 
 

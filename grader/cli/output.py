@@ -105,9 +105,9 @@ def print_json(message: Message) -> None:
     print(json_text(message))
 
 
-def json_text(message: Message) -> str:
+def json_text(message: Message, indent: int | None = 2) -> str:
     """The JSON of a message; control characters come out as JSON escapes. Raises GraderFailed."""
     try:
-        return conversion.to_text(conversion.to_data(message), indent=2)
+        return conversion.to_text(conversion.to_data(message), indent=indent)
     except (TypeError, json_format.SerializeToJsonError) as error:  # a detail of a type that is not known here, a time of no calendar
         raise GraderFailed(f"the server sent what can't be written as JSON: {error}; use a grader-cli of its version") from None

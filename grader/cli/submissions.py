@@ -30,7 +30,6 @@ from grader.views.sanitize import one_line
 ID_CHARS = 16  # of a whole id
 SHORT_CHARS = 8  # of a short one in lists
 VERDICTS = {name.removeprefix("VERDICT_"): cast(report_pb2.Verdict, number) for name, number in report_pb2.Verdict.items() if number}
-_PAGE_SIZE = 1000  # an old server knows no prefix, and sends all there are
 _CANDIDATES_SHOWN = 5
 _TIMED = (submission_pb2.MODE_BENCHMARK, submission_pb2.MODE_RANKED)
 _FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_STATE_FAILED, submission_pb2.SUBMISSION_STATE_CANCELLED)
@@ -42,13 +41,10 @@ async def whole_name(client: GraderClient, name: str) -> str:
     if len(prefix) >= ID_CHARS or not prefix.isalnum() or not prefix.isascii():
         return full_name(SUBMISSIONS, name)
     matches: list[str] = []
-    token = ""
-    while True:
-        page = await client.list_submissions(page_size=_PAGE_SIZE, page_token=token, id_prefix=prefix)
-        ids = (resource_id(SUBMISSIONS, submission.name) for submission in page.submissions)
-        matches += [submission_id for submission_id in ids if submission_id.startswith(prefix)]
-        token = page.next_page_token
-        if len(matches) > _CANDIDATES_SHOWN or not token:
+    async for page in client.submission_pages(id_prefix=prefix):
+        ids = (resource_id(SUBMISSIONS, submission.name) for submission in page)
+        matches += [submission_id for submission_id in ids if submission_id.startswith(prefix)]  # an old server knows no prefix
+        if len(matches) > _CANDIDATES_SHOWN:
             break
     if prefix in matches or len(matches) == 1:
         return full_name(SUBMISSIONS, prefix if prefix in matches else matches[0])

@@ -63,7 +63,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     return []
 
 
-def _candidates(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[Imported]:
+def candidates(path: Path, formats: Mapping[str, ModuleType]) -> Iterator[Imported]:
     """Yield what a format takes for its own, what a list names that a format knows, and path itself where it is a file.
 
     A list and its directory may name the same problem; it comes once. What is known to be wrong has a reason.
@@ -154,7 +154,7 @@ def import_all(path: Path, *, format_name: str | None = None, prefix: str = "", 
         raise ProblemInvalid(str(path), f"prefix {prefix!r} can't begin an id; write lower case letters, digits and '_', first a letter")
     if not os.path.exists(path):  # noqa: PTH110  a name may be too long
         raise ProblemInvalid(str(path), "does not exist; check the path")
-    listed = list(_candidates(path, formats))
+    listed = list(candidates(path, formats))
     by_file = _adjustments_by_file(path, [candidate.path for candidate in listed], formats, adjustments)
     root = path if path.is_dir() else path.parent
     roots = {candidate.path: None if candidate.path == path else root for candidate in listed}  # None: a problem named by itself

@@ -90,7 +90,7 @@ async def check_command(
 
 
 async def import_command(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, or a directory that holds problems, at any depth.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A problem, a directory of problems at any depth, or a data set.")],
     format_name: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help="Take only problems of this format. Default: every known one.")
     ] = None,

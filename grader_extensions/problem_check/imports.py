@@ -25,6 +25,7 @@ from grader.model import Problem
 from grader.problems.store import keep
 from grader.views.sanitize import one_line
 from grader_extensions.formats.adjustments import Adjustments, literal
+from grader_extensions.formats.data_sets import located, unpacked
 from grader_extensions.formats.problem_sets import Imported, constants_of, import_all
 from grader_extensions.problem_check.admission import Admission, AdmissionOutcome, describe
 from grader_extensions.problem_check.check_box import CheckBox, open_box
@@ -59,16 +60,19 @@ async def import_problems(
     """
     into = Settings(state_dir=state_dir or state_directory()).imported_path
     try:
-        entries = import_all(path, format_name=format_name, prefix=prefix, adjustments=adjustments)
-        imports: Sequence[Imported] = [entry if force else _refuse_unusable(entry) for entry in entries]
-        count = sum(entry.fresh for entry in imports)
-        checks = count > 0 and (count <= UNREQUESTED_CHECKS if check is None else check)
-        if checks:
-            async with open_box(sandbox, trusted=trusted) as box:  # each is stored at once
-                imports = [_store(into, await _checked(entry, box, force=force, json=json)) for entry in imports]
-        else:
-            described = imports if trusted or check is False else await _describe_all(imports, sandbox)
-            imports = [_store(into, entry) for entry in described]
+        with unpacked(path) as (directory, refused):
+            entries = import_all(directory, format_name=format_name, prefix=prefix, adjustments=adjustments)
+            imports: Sequence[Imported] = [*refused, *(entry if force else _refuse_unusable(entry) for entry in entries)]
+            count = sum(entry.fresh for entry in imports)
+            checks = count > 0 and (count <= UNREQUESTED_CHECKS if check is None else check)
+            if checks:
+                async with open_box(sandbox, trusted=trusted) as box:  # each is stored at once
+                    imports = [_store(into, await _checked(entry, box, force=force, json=json)) for entry in imports]
+            else:
+                described = imports if trusted or check is False else await _describe_all(imports, sandbox)
+                imports = [_store(into, entry) for entry in described]
+            if directory != path:
+                imports = [located(entry, directory, path) for entry in imports]
     except OSError as error:
         raise GraderFailed(f"the state directory's {into} can't be written: {error}; name another with --state-dir") from None
     layouts = expected_layouts({name: layout for name, layout in formats().items() if format_name in (None, name)})

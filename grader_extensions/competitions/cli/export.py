@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
-import os
 import re
 import zipfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -17,23 +13,23 @@ import typer
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_name, resource_id
-from grader.cli.exits import Exit, GraderFailed, UsageError
+from grader.cli.exits import Exit, GraderFailed
 from grader.cli.options import Server, StateDir
 from grader.cli.output import json_text, print_line
+from grader.cli.saved_files import whole_file
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 from grader_extensions.competitions.cli.competitions import CompetitionName, read_board, to_csv
+from grader_extensions.statistics.records import fetched, row
 
 OVERALL = "overall"
-_PAGE_SIZE = 1000
-_AT_ONCE = 16  # submissions, with reports and sources, that are on their way
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file: the same competition makes the same bytes
-_PRIVATE = 0o600
+_PERMISSIONS = 0o600
 _COLUMNS = (
     *("submission", "user", "problem", "create_time", "language", "mode", "state", "verdict", "reason"),
-    *("score", "low", "high", "withdrawn"),
+    *("score", "score_low", "score_high"),
 )
 
 
@@ -53,7 +49,7 @@ async def export_command(
         competition = await client.get_competition(full_name("competitions", name))
         competition_id = resource_id(COMPETITIONS, competition.name)
         path = out or Path(f"{competition_id}.zip")
-        with _written(path, force=force) as archive:
+        with whole_file(path, force=force) as file, zipfile.ZipFile(file, "w") as archive:
             add(archive, f"{competition_id}/competition.json", json_text(competition) + "\n")
             boards = await _boards(client, competition, archive, competition_id)
             count, users = await _submissions(client, competition, archive, competition_id)
@@ -66,7 +62,7 @@ def add(archive: zipfile.ZipFile, path: str, text: str) -> None:
     """Write one file, without its time."""
     entry = zipfile.ZipInfo(path, _EPOCH)
     entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.external_attr = _PRIVATE << 16
+    entry.external_attr = _PERMISSIONS << 16
     entry.create_system = 3  # Unix: the permissions are its
     archive.writestr(entry, text)
 
@@ -91,49 +87,25 @@ async def _submissions(
     client: GraderClient, competition: competition_pb2.Competition, archive: zipfile.ZipFile, root: str
 ) -> tuple[int, int]:
     """A list of all, and of each its report and its sources; how many submissions, and of how many users."""
-    heads = [head async for head in _listed(client, competition.name)]
+    heads = [head async for page in client.submission_pages(competition=competition.name) for head in page]
     heads.sort(key=lambda head: (head.create_time.ToNanoseconds(), head.name))
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for start in range(0, len(heads), _AT_ONCE):
-        for submission in await asyncio.gather(*(client.get_submission(head.name, full=True) for head in heads[start : start + _AT_ONCE])):
-            writer.writerow(_row(submission))
-            place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
-            for source in submission.sources:
-                add(archive, f"{place}/sources/{_safe(source.path)}", source.content)
-            del submission.sources[:]
-            add(archive, f"{place}/submission.json", json_text(submission) + "\n")
+    writer.writerow((*(name.removeprefix("score_") for name in _COLUMNS), "withdrawn"))
+    async for submission in fetched(client, heads, full=True):
+        writer.writerow(_row(submission))
+        place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
+        for source in submission.sources:
+            add(archive, f"{place}/sources/{_safe(source.path)}", source.content)
+        del submission.sources[:]
+        add(archive, f"{place}/submission.json", json_text(submission) + "\n")
     add(archive, f"{root}/submissions.csv", table.getvalue())
     return len(heads), len({head.user for head in heads})
 
 
-async def _listed(client: GraderClient, competition: str) -> AsyncIterator[submission_pb2.Submission]:
-    token = ""
-    while True:
-        page = await client.list_submissions(page_size=_PAGE_SIZE, page_token=token, competition=competition)
-        for submission in page.submissions:
-            yield submission
-        if not (token := page.next_page_token):
-            return
-
-
 def _row(submission: submission_pb2.Submission) -> tuple[object, ...]:
-    report = submission.report if submission.HasField("report") else None
-    scored = report is not None and submission.score > 0
-    return (
-        resource_id(SUBMISSIONS, submission.name),
-        submission.user,
-        resource_id(PROBLEMS, submission.problem),
-        submission.create_time.ToJsonString(),
-        submission.language,
-        formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower(),
-        formatting.state_name(submission),
-        formatting.verdict_name(report) if report is not None else "",
-        report.reason if report is not None else "",
-        *((repr(submission.score), repr(submission.score_low), repr(submission.score_high)) if scored else ("", "", "")),
-        formatting.withdrawal(submission),
-    )
+    values = row(submission)
+    return (*(values[name] for name in _COLUMNS), formatting.withdrawal(submission))
 
 
 def _safe(path: str) -> str:
@@ -142,22 +114,3 @@ def _safe(path: str) -> str:
     if not parts or path.startswith("/") or ".." in parts or "\\" in path:
         raise GraderFailed(f"the server sent a source with the path {path[:80]!r}, which leads out of the archive; nothing was written")
     return "/".join(parts)
-
-
-@contextmanager
-def _written(path: Path, *, force: bool) -> Iterator[zipfile.ZipFile]:
-    """The archive at this path, readable for its owner only: it holds sources of others."""
-    if path.exists() and not force:
-        raise UsageError(f"{path} is there already; name another file with --out, or pass --force")
-    half = path.with_name(f".{path.name}.part")
-    try:
-        half.unlink(missing_ok=True)
-        descriptor = os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL, _PRIVATE)
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}; name another file with --out") from None
-    try:
-        with os.fdopen(descriptor, "wb") as raw, zipfile.ZipFile(raw, "w") as file:
-            yield file
-        half.replace(path)
-    finally:
-        half.unlink(missing_ok=True)

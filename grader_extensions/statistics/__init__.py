@@ -1,0 +1,1 @@
+"""Statistics over many submissions, and files of them."""
