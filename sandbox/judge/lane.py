@@ -25,7 +25,7 @@ from sandbox.judge.explain import explain
 from sandbox.judge.library_use import OBSERVE_S, LibraryUse, own_share
 from sandbox.judge.measure import measure
 from sandbox.judge.references import ReferenceFailed, Task, load_task, redact_reference_errors
-from sandbox.judge.runner_link import NoRunner, RunnerLink, accept, box_load, connect, is_ok
+from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, box_load, connect, is_ok
 from sandbox.judge.timing import LookAllowance, TimingSetup, outdated, physical_floor_ns
 from sandbox.judge.trial import RunOptions, WorkloadContext, byte_count, judge_run, run, working_bytes
 from sandbox.protocol import wire
@@ -273,17 +273,14 @@ def _measure(
         if clock.reused and isinstance(fact, wire.Measurement) and outdated(parties, fact):
             raise RestartNeeded(wire.RestartCause.OUTDATED)
         if isinstance(fact, wire.Measurement) and job.mode is wire.Mode.BENCHMARK and workload is measured_workloads(problem, job.mode)[-1]:
-            fact = replace(fact, own_share=_own_share(subject, bench, statistics.median(fact.certified.durations_ns)))
+            launch_ns = statistics.median(fact.certified.durations_ns)
+            # A profiler may break a kernel that is right, so it is used where another process can be judged.
+            if launch_ns <= OBSERVED_LAUNCH_NS and (clock.reused or clock.trusted.device.CLOCK is wire.Clock.HOST):
+                reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVE_S + problem.trial_s)).reply
+                if isinstance(reply, Silence) and clock.reused:
+                    raise RestartNeeded(wire.RestartCause.UNOBSERVED)
+                fact = replace(fact, own_share=own_share(reply.message, subject.artifact) if is_ok(reply) else None)
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return fact.outcome
     return PASSED
-
-
-def _own_share(subject: RunnerLink, bench: WorkloadContext, launch_ns: float) -> float | None:
-    """Return what the subject's process tells of its own kernels' share, in a run behind all that is timed, for a profiler may leave it
-    slower, and before it meets a hidden workload. None where it does not tell, or a launch takes long."""
-    if launch_ns > OBSERVED_LAUNCH_NS:
-        return None
-    reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVE_S + bench.problem.trial_s)).reply
-    return own_share(reply.message, subject.artifact) if is_ok(reply) else None

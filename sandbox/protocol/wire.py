@@ -475,6 +475,7 @@ class RestartCause(StrEnum):
 
     NOT_TIMED = "not_timed"  # no times of the baselines are kept
     OUTDATED = "outdated"  # those that are kept don't fit what was measured
+    UNOBSERVED = "unobserved"  # the process ended under a profiler, which the next one does not meet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

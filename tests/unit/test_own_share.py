@@ -24,15 +24,21 @@ from tests.unit.fat_objects import fat_object
 if AFTER_COLLECTION:
     import torch
 
+    from sandbox.judge import lane
     from sandbox.judge.baseline import Baseline
-    from tests.unit.test_lane import PROBLEM, honest, judged
+    from sandbox.judge.runner_link import RunnerLink, Silence
+    from sandbox.judge.trial import Run, RunOptions, WorkloadContext
+    from sandbox.protocol.gate import Operation
+    from tests.unit.test_lane import KEPT, HostActivity, honest, judged
 
 SIZES = {"n64": False, "n100": False, "n33": True}  # and whether they are hidden
 DECOY = "1 launch\n9 operator matmul\n90 operator empty"
 ARTIFACT = fat_object("_Z4minePf", "_ZN7cutlass13device_kernelI4GemmEEvT_", "_ZN2at6native3addEv")
 
 
-def asked(place: Path, baseline: Baseline, answer: Callable[[], str], mode: wire.Mode) -> tuple[list[wire.Fact], list[int], list[int]]:
+def asked(
+    place: Path, baseline: Baseline, answer: Callable[[], str], mode: wire.Mode, *, kept_times: bool = False
+) -> tuple[list[wire.Fact], list[int], list[int]]:
     """The facts of a job, the sizes of all launches, and after how many of them the process was asked."""
     sizes, counts = list[int](), list[int]()
 
@@ -48,9 +54,15 @@ def asked(place: Path, baseline: Baseline, answer: Callable[[], str], mode: wire
     workloads = tuple(wire.Workload(workload_id=name, axes={"n": int(name[1:])}, hidden=hidden) for name, hidden in SIZES.items())
     if mode is wire.Mode.SWEEP:
         workloads = workloads[:1]
-    problem = replace(PROBLEM, workloads=workloads)
+    problem = replace(KEPT, digest=mode, workloads=workloads)
     facts = judged(
-        place, kernel, problem=problem, baseline=baseline, serve=lambda *parts: serve(*parts, None, None, observe_amounts), mode=mode
+        place,
+        kernel,
+        problem=problem,
+        baseline=baseline,
+        serve=lambda *parts: serve(*parts, None, None, observe_amounts),
+        mode=mode,
+        kept_times=kept_times,
     )
     return facts, sizes, counts
 
@@ -87,6 +99,28 @@ def test_an_answer_decides_nothing(tmp_path: Path, baseline: Baseline, answer: s
     facts, _, _ = asked(tmp_path, baseline, told, wire.Mode.BENCHMARK)
     assert shares(facts) == {"n64": None, "n100": None}
     assert fold([wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="d"), *facts]).verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reused", [True, False])
+def test_a_process_that_ends_under_the_profiler_is_judged_anew(
+    tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch, reused: bool
+) -> None:
+    """The next one does not meet it. Without times of an earlier job there is no next one, and on a GPU it is not asked then."""
+    ordinary = lane.run
+
+    def run(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> Run:
+        result = ordinary(runner, bench, how)
+        return replace(result, reply=Silence.GONE) if how.operation is Operation.OBSERVE_AMOUNTS else result
+
+    monkeypatch.setattr("sandbox.judge.baseline.HostActivity", lambda: HostActivity(lambda: 0))  # else times are not kept
+    if reused:
+        asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
+    monkeypatch.setattr(lane, "outdated", lambda *_: False)
+    monkeypatch.setattr(lane, "run", run)
+    facts, _, counts = asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK, kept_times=reused)
+    restart = wire.Restart(job_id="job", cause=wire.RestartCause.UNOBSERVED)
+    assert len(counts) == 1 and (facts[-1] == restart) is reused
 
 
 @pytest.mark.parametrize(
