@@ -67,7 +67,7 @@ lint: setup-dev ## Run `make check` without its tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python tools/lint_proto.py
+	$(BIN)/buf lint
 	$(BIN)/python tools/generate_proto.py --check
 	$(BIN)/python -m tools.size --check
 	$(BIN)/python .githooks/commit-msg

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import google.rpc
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,14 +16,13 @@ PACKAGES = (Path("grader/v1"), Path("grader/fleet/v1"))
 
 
 def proto_arguments() -> list[str]:
-    """Where protoc looks: our files, googleapis-common-protos, and protoc's own."""
-    common = Path(next(iter(google.rpc.__path__))).parents[1]
-    return ["-I", str(PROTO), "-I", str(common), "-I", str(Path(protoc.__file__).parent / "_proto")]
+    """Where protoc looks: proto/, which has all that it imports, and protoc's own."""
+    return ["-I", str(PROTO), "-I", str(Path(protoc.__file__).parent / "_proto")]
 
 
 def sources() -> list[str]:
     """Every .proto file of ours, in a stable order."""
-    return [str(path) for path in sorted(PROTO.rglob("*.proto"))]
+    return [str(path) for path in sorted((PROTO / "grader").rglob("*.proto"))]
 
 
 def public_sources() -> list[str]:

@@ -34,14 +34,19 @@ STEP_BAR_WIDTH, _STEP_STYLES = 60, ("cyan", "magenta", "yellow", "green", "blue"
 _REMARK_CHARS = 2000  # a declaration of an entry with every size is long
 
 
-def render(submission: submission_pb2.Submission) -> Iterator[RenderableType]:
-    """All that is known of a submission, top to bottom."""
+def render(submission: submission_pb2.Submission, *, brief: bool = False) -> Iterator[RenderableType]:
+    """All that is known of a submission, top to bottom. brief: of a graded one, from the verdict on, without its environment and steps."""
+    if brief:
+        yield from _graded(submission.report, score(submission), submission.name.rpartition("/")[2])
+        return
     yield plain(f"\n{submission.name}  {submission.problem}  {submission.language}".rstrip(), "dim")
     if withdrawn := formatting.withdrawal(submission):
         yield plain(f"{withdrawn}; it is on no board", "yellow")
     match submission.state:
         case submission_pb2.SUBMISSION_STATE_SUCCEEDED:
             yield from _graded(submission.report, score(submission), submission.name.rpartition("/")[2])
+            if submission.report.HasField("environment"):
+                yield from environment(submission.report.environment)
             if bar := step_bar(step_times(submission)):
                 yield bar
         case submission_pb2.SUBMISSION_STATE_FAILED:
@@ -100,8 +105,6 @@ def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> I
         yield from _quoted("what the compiler printed", report.build.log, _LOG_CHARS, cut=report.build.log_truncated)
     if report.output:
         yield from _quoted("what the kernel printed", report.output, _OUTPUT_CHARS)
-    if report.HasField("environment"):
-        yield from environment(report.environment)
 
 
 def _section(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:

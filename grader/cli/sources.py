@@ -62,9 +62,14 @@ def read(files: Sequence[Path], problem: str | None) -> SubmittedFiles:
 
 async def read_stdin(language: str, problem: str | None) -> SubmittedFiles:
     """Read one source from standard input. Its problem is named as for a file of the working directory."""
-    content = await stdin_text()
+    return from_text(await stdin_text(), language, problem, "standard input")
+
+
+def from_text(content: str, language: str, problem: str | None, name: str) -> SubmittedFiles:
+    """Take a text for the one source of a kernel. name: what the text is called in errors."""
     source = SourceFile(path=file_name(content, language), content=content)
-    return _with_problem((source,), Path.cwd(), problem, "standard input", "")
+    _check_size((source,))
+    return _with_problem((source,), Path.cwd(), problem, name, "")
 
 
 def _with_problem(sources: tuple[SourceFile, ...], directory: Path, problem: str | None, name: str, remedy: str) -> SubmittedFiles:

@@ -9,13 +9,14 @@ from grader.extensions import CliCommand, CliGroup, CommandLine
 
 
 class AuthoringCommands(CommandLine):
-    """`grader-cli init`, `demo`, and the group `problems`."""
+    """`grader-cli init`, `mcp`, `demo`, and the group `problems`."""
 
     def commands(self) -> Mapping[str, CliCommand | CliGroup]:
         """Return them."""
         module = "grader_extensions.authoring.commands"
         return {
             "init": CliCommand(f"{module}:init_command", GRADE),
+            "mcp": CliCommand("grader_extensions.agents.command:mcp_command", GRADE),
             "problems": CliGroup("Problems that kernels can be submitted to.", PROBLEMS),
             "problems list": CliCommand(f"{module}:list_command"),
             "problems show": CliCommand(f"{module}:show_command"),

@@ -25,6 +25,7 @@ from grader.cli.session import ServerRequirement, Target, connect
 from grader.isolations import AUTO
 from grader.v1 import grader_service_pb2, problem_pb2
 from grader.views.sanitize import escape_unprintable, one_line
+from grader_extensions import agents
 from grader_extensions.authoring import starter_files
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import CUDA, PYTHON, TORCH_EXTENSION
@@ -37,6 +38,9 @@ else:
     demo_command = extras.CommandModule("grader_extensions.authoring.demo", "server", "judge")
 
 ProblemName = Annotated[str, typer.Argument(metavar="NAME", help="problems/ID, or just ID.")]
+# Where agents look for skills: the first is read by Claude Code, Cursor and OpenCode, the second by Codex and others.
+SKILL_PATHS = (".claude/skills/grader/SKILL.md", ".agents/skills/grader/SKILL.md")
+SKILL_PAGE = Path(agents.__file__).with_name("skill.md")
 _ENDINGS = {CUDA: ".cu", TORCH_EXTENSION: ".cu", PYTHON: ".py"}
 
 
@@ -133,7 +137,7 @@ def sweep_range(sweep: problem_pb2.Sweep) -> str:
 
 
 async def init_command(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="problems/ID, or just ID.")],
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="problems/ID, or just ID.", show_default=False)] = "",
     language: Annotated[
         str, typer.Option(help="cuda, torch_extension or python. Default: the first of these that the problem takes.", show_default=False)
     ] = "",
@@ -141,10 +145,20 @@ async def init_command(
         str,
         typer.Option(metavar="FILE", help="The file to write, or '-' for stdout. Default: PROBLEM.cu or PROBLEM.py.", show_default=False),
     ] = "",
+    skill: Annotated[
+        bool, typer.Option("--skill", help=f"Write the page that tells coding agents how to use grader: {' and '.join(SKILL_PATHS)}.")
+    ] = False,
     server: Server = None,
     state_dir: StateDir = None,
 ) -> Exit:
     """Write a file to begin with: the problem's signature in a language, without a kernel. Nothing is overwritten."""
+    if bool(problem) == skill:
+        raise UsageError("problem: name one to begin with, or leave it out and give --skill")
+    if skill:
+        for path in SKILL_PATHS:
+            _write_new(path, SKILL_PAGE.read_text("utf-8"), remedy="remove it")
+        print_note(f"wrote {' and '.join(SKILL_PATHS)}")
+        return Exit.DONE
     async with problem_reader(Target(server=server, state_dir=state_dir)) as reader:
         message = await reader.get_problem(full_name(PROBLEMS, problem))
     language = language or next(iter(starter_languages(message)), PYTHON)
@@ -155,19 +169,21 @@ async def init_command(
         return Exit.DONE
     if not out and os.sep in path:  # a server could name a problem so
         raise UsageError(f"{path!r} is not a file name; name the file with --out")
-    _write_new(path, text)
+    _write_new(path, text, remedy="remove it, or name another file with --out")
     print_note(f"wrote {path}; then: grader-cli submit {path}")
     return Exit.DONE
 
 
-def _write_new(path: str, text: str) -> None:
+def _write_new(path: str, text: str, *, remedy: str) -> None:
     try:
+        if path in SKILL_PATHS:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
         with Path(path).open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{path!r} is there already; remove it, or name another file with --out") from None
+        raise UsageError(f"{path!r} is there already; {remedy}") from None
     except OSError as error:
-        raise UsageError(f"{path!r} can't be written: {error.strerror}; name another file with --out") from None
+        raise UsageError(f"{path!r} can't be written: {error.strerror}; {remedy}") from None
 
 
 def starter_languages(problem: problem_pb2.Problem) -> list[str]:

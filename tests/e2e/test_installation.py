@@ -38,7 +38,7 @@ def run(*words: object, cwd: Path = ROOT) -> str:
 def built(place: Path, *, dependencies: str = "") -> Path:
     """Build the wheel of a copy of the sources. dependencies: further ones of the base package."""
     sources = place / "sources"
-    for name in ("grader", "sandbox"):
+    for name in ("grader", "proto", "sandbox"):
         shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("LICENSE", "README.md"):
         shutil.copy(ROOT / name, sources)
@@ -105,6 +105,18 @@ def test_the_base_package_asks_for_a_client_only(wheel: Path, tmp_path: Path) ->
     assert required(wheel) == CLIENT
     assert required(wheel, "all") >= SERVER and not required(wheel, "server") & {"torch", "numpy"}
     assert "torch" in required(built(tmp_path, dependencies='    "kernel-grader[all]",\n'))
+
+
+def test_a_client_is_generated_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
+    """By protoc, which has google/protobuf itself. The control is without the other files of google."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    (proto,) = tmp_path.glob("kernel_grader-*.data/data/share/kernel-grader/proto")
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I", proto, f"--python_out={tmp_path}", "grader/v1/grader_service.proto"]
+    run(*command)
+    shutil.rmtree(proto / "google")
+    with pytest.raises(AssertionError, match=r"google/\w+/\w+\.proto: File not found"):
+        run(*command)
 
 
 def test_the_base_package_submits_to_a_server(programs: Path, address: str, tmp_path: Path) -> None:

@@ -8,15 +8,19 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 import trustme
 from aiohttp import web
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server.running import serving
-from grader.v1 import submission_pb2
+from grader.v1 import grader_service_pb2, submission_pb2
 from tests import fakes
 from tests.requirements import absent
 from tests.server.web_apps import served_app
@@ -83,7 +87,7 @@ def node_client(tmp_path_factory):
     place = checkout / "examples/clients/node"
     shutil.copytree(NODE, place, ignore=shutil.ignore_patterns("node_modules", "gen"))
     (checkout / "proto").symlink_to(ROOT / "proto")
-    if (NODE / "node_modules/@connectrpc/connect-node").is_dir():
+    if all((NODE / "node_modules" / name).is_dir() for name in ("@connectrpc/connect-node", "@bufbuild/buf")):
         (place / "node_modules").symlink_to(NODE / "node_modules")
     else:
         code, text = said(
@@ -92,9 +96,28 @@ def node_client(tmp_path_factory):
         if code and any(word in text for word in UNREACHABLE):
             absent("node", "npm can't reach a registry; run `npm ci` in examples/clients/node where it can")
         assert code == 0, text
-    code, text = said("sh", place / "generate.sh", limit_s=60, PYTHON=sys.executable)
+    code, text = said(npm, "run", "generate", "--prefix", place, limit_s=60)
     assert code == 0, text
     return node, place / "submit.mjs"
+
+
+async def test_a_stock_client_calls_by_reflection(server):
+    """gRPC's own, without a file of ours: it learns every message of the service, those of google.rpc too, and calls."""
+
+    def call():
+        with grpc.insecure_channel(server) as channel:
+            pool = DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
+            service = pool.FindServiceByName("grader.v1.GraderService")
+            method = service.methods_by_name["ListProblems"]
+            request, answer = (GetMessageClass(kind) for kind in (method.input_type, method.output_type))
+            path = f"/{service.full_name}/{method.name}"
+            listed = channel.unary_unary(path, request.SerializeToString, answer.FromString)(request(page_size=1), timeout=60)
+            return service, pool.FindMessageTypeByName("google.rpc.Status"), listed
+
+    service, status, listed = await asyncio.to_thread(call)
+    assert len(service.methods) == len(grader_service_pb2.DESCRIPTOR.services_by_name["GraderService"].methods)
+    assert [field.name for field in status.fields] == ["code", "message", "details"]
+    assert [problem.name for problem in listed.problems] == ["problems/other"] and listed.next_page_token
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ def test_the_wheel_of_the_extensions_has_pages_and_entry_points(tmp_path):
         names = archive.namelist()
         (points,) = [archive.read(name).decode() for name in names if name.endswith("entry_points.txt")]
     assert {
+        "grader_extensions/agents/skill.md",
         "grader_extensions/authoring/recipes.toml",
         "grader_extensions/web/templates/home.html",
         "grader_extensions/web/report/static/style.css",
