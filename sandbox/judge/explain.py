@@ -104,13 +104,13 @@ def _symptom(trial: wire.Trial, result: Run, right: Tensors, bench: WorkloadCont
         return None
     # bfloat16 first: most of its values are values of float16 too. A mean is a sum divided by a length.
     lengths = {size for tensor in result.inputs for size in (*tensor.shape, tensor.numel() // max(1, off[0][1].numel()))} - {0, 1}
-    for lower, *names in (
+    for lower, name, of_sum in (
         (torch.bfloat16, Symptom.BFLOAT16, Symptom.BFLOAT16_SUM),
         (torch.float16, Symptom.FLOAT16, Symptom.FLOAT16_SUM),
     ):
         for length in (1, *lengths):
             if all(_is_of(out, lower, length) and not _is_of(ref, lower, length) for _, out, ref, _ in off):
-                return names[length > 1]
+                return of_sum if length > 1 else name
     begun_s = time.monotonic()
     for name, answer in _answers(result.inputs, lambda tensors: expected(bench.reference, tensors, bench.problem)):
         if all(_rms(out - answer[index]) < NEARER * error for index, out, _, error in off):
@@ -154,9 +154,10 @@ def _lowered(tensor: torch.Tensor, lower: torch.dtype | None) -> torch.Tensor:
 
 def _is_of(tensor: torch.Tensor, lower: torch.dtype, length: int) -> bool:
     """Whether the values are of this dtype; or were, before they were divided by a length, which rounded them in float32."""
-    values = tensor.reshape(-1)[: HOST_CHUNK if length > 1 else None].double() * length
-    margin = values.abs() * 2**-22 if length > 1 else 0
-    return bool(((values.to(lower).double() - values).abs() <= margin).all()) and (length == 1 or len(values) > 1)
+    if length == 1:
+        return bool((tensor.to(lower).to(tensor.dtype) == tensor).all())
+    values = tensor.reshape(-1)[:HOST_CHUNK].double() * length
+    return len(values) > 1 and bool(((values.to(lower).double() - values).abs() <= values.abs() * 2**-22).all())
 
 
 def _rms(tensor: torch.Tensor) -> float:

@@ -20,8 +20,8 @@ from tests.run_files import artifact_cache, cache_directory
 
 HERE = Path(__file__).parent
 CASES = tomllib.loads((HERE / "cases.toml").read_text("utf-8"))
-KERNELS = [HERE / "kernels", HERE.parent / "honest" / "kernels"]
-PROBLEMS = [place.parent / "problems" for place in KERNELS]
+KERNELS = [HERE / "kernels", HERE.parent / "honest" / "kernels", HERE.parents[1] / "kernels_examples" / "row_softmax"]
+PROBLEMS = [HERE / "problems", HERE.parent / "honest" / "problems"]
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -42,7 +42,7 @@ async def test_a_kernel_of_the_field_gets_its_verdict(fleet: LocalFleet, name: s
     for old, new in case.get("changes", []):
         assert old in text, old
         text = text.replace(old, new)
-    problem = problem_at(problem_path(words_of(path)["problem"], *PROBLEMS))
+    problem = problem_at(problem_path(case.get("problem") or words_of(path)["problem"], *PROBLEMS))
     files = {path.name: text, **case.get("files", {})}
     report, _ = await graded(fleet, problem, files, mode=wire.Mode(case.get("mode", "test")), skip_sanitizer="mode" not in case)
     build, findings = report.build, report.profile.findings if report.profile else ()
