@@ -153,7 +153,7 @@ def _lowered(tensor: torch.Tensor, lower: torch.dtype | None) -> torch.Tensor:
 
 
 def _is_of(tensor: torch.Tensor, lower: torch.dtype, length: int) -> bool:
-    """Whether the values are of this dtype; or were, before they were divided by a length, which rounded them in float32."""
+    """Return whether the values are of this dtype; or were, before they were divided by a length, which rounded them in float32."""
     if length == 1:
         return bool((tensor.to(lower).to(tensor.dtype) == tensor).all())
     values = tensor.reshape(-1)[:HOST_CHUNK].double() * length

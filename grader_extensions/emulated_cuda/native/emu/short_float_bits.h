@@ -11,7 +11,7 @@ namespace emu EMU_HIDDEN {
 template <class To>
 inline To saturate_to_all(float value) { return saturate_to<To>(value, std::numeric_limits<To>::min(), std::numeric_limits<To>::max()); }
 
-// Whether one operand at least is torch's type of a format, and the other one is that or our own.
+// True where one operand at least is torch's type of a format, and the other one is that or our own.
 template <class A, class B, class Torch, class Own>
 constexpr bool is_mixed = (std::is_same_v<A, Torch> && (std::is_same_v<B, Torch> || std::is_same_v<B, Own>)) ||
                           (std::is_same_v<A, Own> && std::is_same_v<B, Torch>);
