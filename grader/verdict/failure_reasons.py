@@ -37,6 +37,7 @@ _BOX_ENDS = {
 }
 # What the emulated device says of itself, and Triton of what its version has no more.
 _LACKS = re.compile(r"the emulated device (?:has no|can't)|removed in favor of")
+_OPENMP = re.compile(r"undefined symbol: (?:omp|GOMP)_")
 _SIGNALS = {11: Reason.ILLEGAL_ADDRESS, 7: Reason.ILLEGAL_ADDRESS, 6: Reason.ABORTED, 8: Reason.ARITHMETIC}
 
 
@@ -50,7 +51,8 @@ def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
         case LoadOutcome.RAISED if fault_of(load.message)[0]:
             return _device(load.message, "while its artifact was loaded")
         case LoadOutcome.RAISED:
-            return Verdict.RUNTIME_ERROR, Reason.LOAD, f"Loading the artifact failed: {load.message}"
+            advice = "; OpenMP is not linked: leave its functions out, or use std::thread" if _OPENMP.search(load.message) else ""
+            return Verdict.RUNTIME_ERROR, Reason.LOAD, f"Loading the artifact failed: {load.message}{advice}"
     return _ended(end, load.message)
 
 
@@ -72,9 +74,12 @@ _SYMPTOMS = {
     Symptom.FLOAT16: "The errors look like half precision or TF32 (10 bits of mantissa); compute in the task's precision",
     Symptom.TF32: "The errors look like TF32 (10 bits of mantissa, cut off); compute in the task's precision",
     Symptom.BFLOAT16: "The errors look like bfloat16 (7 bits of mantissa); compute in the task's precision",
+    Symptom.FLOAT16_SUM: "The sums look like half precision, whose errors grow with the length of a sum; add up in float32",
+    Symptom.BFLOAT16_SUM: "The sums look like bfloat16, whose errors grow with the length of a sum; add up in float32",
     Symptom.PREVIOUS_ANSWER: "It is the answer to the inputs of the run before, bit by bit; compute each call's answer from its own inputs",
     Symptom.OUTPUT_READ: "They were computed from what the output held before; clear the output first, and do not multiply it by 0",
     Symptom.UNCHANGED: "What is to be changed in place is as it was, bit by bit; write the answer there, to the memory of the input",
+    Symptom.RESULT_IGNORED: "It is given its outputs, as its parameters say, and what it returns is not taken; write to the outputs",
 }
 
 

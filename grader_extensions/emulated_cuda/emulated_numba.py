@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 MODULES = ("numba.cuda", "numba.cuda.simulator.kernel", "numba.cuda.simulator.kernelapi", "numba.cuda.simulator.cudadrv.devicearray")
 # A kernel that names none of these, nor a device function that does, has threads that can run one after the other.
-WAITS = ("sync", "cg", "nanosleep")
+WAITS = ("sync", "cg", "nanosleep", "activemask")
+WARP, ALL_LANES = 32, 0xFFFFFFFF
 
 
 def install(torch: Any) -> None:
@@ -60,6 +61,8 @@ def install(torch: Any) -> None:
         setattr(kernelapi.FakeCUDAModule, fence, lambda self, *arguments: turns.pause())
     for name, operation in inspect.getmembers(kernelapi.FakeCUDAAtomic, inspect.isfunction):
         setattr(kernelapi.FakeCUDAAtomic, name, turns.pausing(operation))
+    for name, function in warp_functions(turns).items():
+        setattr(kernelapi.FakeCUDAModule, name, function)
     kernelapi.FakeCUDAModule.libdevice = Libdevice()
     kernel.FakeCUDAKernel.__call__ = lambda self, *arguments: launch(self, *map(array_of, arguments))
     kernel.FakeWithinKernelCUDAArray = plain
@@ -75,6 +78,8 @@ class ThreadTurns(threading.local):
         self._fiber, self._running, self._random = greenlets.greenlet, greenlets.getcurrent, random.Random()
         self._current: Any = None
         self._waiting: set[Any] = set()  # at the barrier
+        self._apart: set[Any] = set()  # where lanes of a warp meet
+        self._meetings: dict[tuple[object, ...], dict[int, Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(threading, name)
@@ -86,7 +91,7 @@ class ThreadTurns(threading.local):
     def run(self, threads: list[Any]) -> None:
         """Run the threads of a block to their ends, in each round in another order. Raises what the first of them raised."""
         fibers = {thread: self._fiber(thread.run) for thread in threads}
-        self._waiting = set()
+        self._waiting, self._apart, self._meetings, self._fibers = set(), set(), {}, list(fibers.items())
         try:
             while fibers:
                 ready = [thread for thread in fibers if thread not in self._waiting]
@@ -106,6 +111,26 @@ class ThreadTurns(threading.local):
         self._waiting.add(self._current)
         self.pause()
 
+    def meet(self, place: object, mask: int | None, value: Any = None) -> dict[int, Any]:
+        """Return what the lanes of a warp brought to a place, once all of the mask are there or at their ends; without a mask, once all
+        others of the warp wait elsewhere."""
+        warp, lane = divmod(self._current.thread_id, WARP)
+        key, lanes = (warp, place, mask), self._fibers[warp * WARP : (warp + 1) * WARP]
+        values = self._meetings.setdefault(key, {})
+        values[lane] = value
+        self._apart.add(self._current)
+
+        def is_missed(number: int, thread: Any) -> bool:
+            return bool(int(mask) >> number & 1) if mask is not None else thread not in self._waiting and thread not in self._apart
+
+        while self._meetings.get(key) is values:
+            if any(number not in values and not fiber.dead and is_missed(number, thread) for number, (thread, fiber) in enumerate(lanes)):
+                self.pause()
+            else:
+                del self._meetings[key]
+                self._apart -= {lanes[number][0] for number in values}
+        return values
+
     def pause(self) -> None:
         """End the turn of the current thread, where threads take turns."""
         thread = self._current
@@ -123,6 +148,38 @@ class ThreadTurns(threading.local):
             return value
 
         return paused
+
+
+def warp_functions(turns: ThreadTurns) -> dict[str, Callable[..., Any]]:
+    """Return the functions of `numba.cuda` by which the threads of a warp meet, as methods of the simulator's module."""
+
+    def shuffle(source: Callable[[int, int], int]) -> Callable[..., Any]:
+        return lambda cuda, mask, value, number: turns.meet(source, mask, value).get(source(cuda.laneid, int(number)), value)
+
+    def vote(outcome: Callable[[dict[int, Any]], Any]) -> Callable[..., Any]:
+        return lambda cuda, mask, value: outcome(turns.meet(outcome, mask, value))
+
+    def lanes(values: dict[int, Any], value: Any) -> int:
+        return sum(1 << lane for lane, brought in values.items() if brought == value)
+
+    def match_all(values: dict[int, Any]) -> tuple[int, bool]:
+        return (lanes(values, next(iter(values.values()))), True) if len({*values.values()}) == 1 else (0, False)
+
+    return {
+        "shfl_sync": shuffle(lambda lane, source: source % WARP),
+        "shfl_up_sync": shuffle(lambda lane, delta: lane - delta),
+        "shfl_down_sync": shuffle(lambda lane, delta: lane + delta),
+        "shfl_xor_sync": shuffle(lambda lane, bits: lane ^ bits),
+        "syncwarp": lambda cuda, mask=ALL_LANES: turns.meet("syncwarp", mask) and None,
+        "all_sync": vote(lambda values: all(values.values())),
+        "any_sync": vote(lambda values: any(values.values())),
+        "eq_sync": vote(lambda values: len({*map(bool, values.values())}) == 1),
+        "ballot_sync": vote(lambda values: lanes({lane: bool(value) for lane, value in values.items()}, True)),
+        "match_any_sync": lambda cuda, mask, value: lanes(turns.meet("match", mask, value), value),
+        "match_all_sync": vote(match_all),
+        "activemask": lambda cuda: lanes(turns.meet(inspect.currentframe().f_back.f_lasti, None, True), True),  # type: ignore[union-attr]
+        "lanemask_lt": lambda cuda: (1 << cuda.laneid) - 1,
+    }
 
 
 class Libdevice:

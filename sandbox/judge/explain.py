@@ -52,8 +52,9 @@ SMALLEST_SIDE = 8  # of what has a triangle or a border
 Found = tuple[PatternKind, tuple[IndexRange, ...], int]  # and how many elements it covers
 
 
-def explain(trial: wire.Trial, result: Run, bench: WorkloadContext, earlier: Tensors | None) -> wire.Trial:
-    """The trial of a run, with the reasons that can be seen where it failed. earlier: the outputs of the run before, which passed."""
+def explain(trial: wire.Trial, result: Run, bench: WorkloadContext, earlier: Tensors | None, *, takes_outputs: bool = False) -> wire.Trial:
+    """The trial of a run, with the reasons that can be seen where it failed. earlier: the outputs of the run before, which passed.
+    takes_outputs: the kernel is given its outputs."""
     if trial.outcome is TrialOutcome.PASSED:
         return trial
     message = result.reply.message if is_ok(result.reply) else ""
@@ -72,6 +73,8 @@ def explain(trial: wire.Trial, result: Run, bench: WorkloadContext, earlier: Ten
         of_first = next((find_pattern(name, counts) for name, counts in counted if counts is not None), None)
         trial = replace(trial, wrong_pattern=of_first)
         trial = replace(trial, symptom=_symptom(trial, result, right, bench, earlier))
+        if takes_outputs and not trial.symptom and not trial.cuda_error and all(bool(mask.all()) for mask in result.unwritten):
+            trial = replace(trial, symptom=Symptom.RESULT_IGNORED)
     return trial
 
 
@@ -99,10 +102,15 @@ def _symptom(trial: wire.Trial, result: Run, right: Tensors, bench: WorkloadCont
     ]
     if not off or not all(error <= LARGEST_ERROR * _rms(ref) for _, _, ref, error in off):
         return None
-    # bfloat16 first: most of its values are values of float16 too.
-    for lower, name in ((torch.bfloat16, Symptom.BFLOAT16), (torch.float16, Symptom.FLOAT16)):
-        if all(_is_of(out, lower) and not _is_of(ref, lower) for _, out, ref, _ in off):
-            return name
+    # bfloat16 first: most of its values are values of float16 too. A mean is a sum divided by a length.
+    lengths = {size for tensor in result.inputs for size in (*tensor.shape, tensor.numel() // max(1, off[0][1].numel()))} - {0, 1}
+    for lower, name, of_sum in (
+        (torch.bfloat16, Symptom.BFLOAT16, Symptom.BFLOAT16_SUM),
+        (torch.float16, Symptom.FLOAT16, Symptom.FLOAT16_SUM),
+    ):
+        for length in (1, *lengths):
+            if all(_is_of(out, lower, length) and not _is_of(ref, lower, length) for _, out, ref, _ in off):
+                return of_sum if length > 1 else name
     begun_s = time.monotonic()
     for name, answer in _answers(result.inputs, lambda tensors: expected(bench.reference, tensors, bench.problem)):
         if all(_rms(out - answer[index]) < NEARER * error for index, out, _, error in off):
@@ -144,8 +152,12 @@ def _lowered(tensor: torch.Tensor, lower: torch.dtype | None) -> torch.Tensor:
     return (tensor.contiguous().view(torch.int32) & (-1 << TF32_DROPPED_BITS)).view(torch.float32)
 
 
-def _is_of(tensor: torch.Tensor, lower: torch.dtype) -> bool:
-    return bool((tensor.to(lower).to(tensor.dtype) == tensor).all())
+def _is_of(tensor: torch.Tensor, lower: torch.dtype, length: int) -> bool:
+    """Return whether the values are of this dtype; or were, before they were divided by a length, which rounded them in float32."""
+    if length == 1:
+        return bool((tensor.to(lower).to(tensor.dtype) == tensor).all())
+    values = tensor.reshape(-1)[:HOST_CHUNK].double() * length
+    return len(values) > 1 and bool(((values.to(lower).double() - values).abs() <= values.abs() * 2**-22).all())
 
 
 def _rms(tensor: torch.Tensor) -> float:

@@ -236,7 +236,7 @@ def _verify(
             result = run(subject, bench, how)
         trial = judge_run(result, bench, wire.TrialPhase.VERIFY, index)
         if not workload.hidden:
-            trial = explain(trial, result, bench, earlier)
+            trial = explain(trial, result, bench, earlier, takes_outputs=subject.takes_outputs)
         yield trial
         if trial.outcome is not PASSED:
             return trial.outcome

@@ -125,9 +125,12 @@ class Symptom(StrEnum):
     FLOAT16 = "float16"  # an answer whose inputs were rounded to this dtype has the same errors
     BFLOAT16 = "bfloat16"
     TF32 = "tf32"
+    FLOAT16_SUM = "float16_sum"  # times the length of an axis it is of this dtype
+    BFLOAT16_SUM = "bfloat16_sum"
     PREVIOUS_ANSWER = "previous_answer"  # the answer to the inputs of the run before
     OUTPUT_READ = "output_read"  # NaN that was computed from what the output held before
     UNCHANGED = "unchanged"  # what was to be changed in place is as it was
+    RESULT_IGNORED = "result_ignored"  # nothing was written, by an entry that is given its outputs
 
 
 class PatternKind(StrEnum):

@@ -1,6 +1,6 @@
 """What `grader-cli` answers to 38 mistakes: one sentence with the remedy, never a library's own words.
 
-What a compiler and a judge say of wrong kernels is in tests/e2e/test_mistaken_kernels.py.
+What a compiler and a judge say of wrong kernels is in tests/field/cases.toml.
 """
 
 from __future__ import annotations

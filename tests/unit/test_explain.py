@@ -43,6 +43,7 @@ def explained(
     earlier: torch.Tensor | None = None,
     reference: Callable[[list[torch.Tensor]], list[torch.Tensor]] | None = None,
     tolerance: wire.Tolerance = TOLERANCE,
+    takes_outputs: bool = False,
     **of_run: Any,
 ) -> wire.Trial:
     """The trial of a product's output."""
@@ -52,7 +53,7 @@ def explained(
     result = Run(key="k", reply=reply, duration_ns=1, inputs=tensors, outputs=[output], unwritten=[unwritten], **of_run)
     bench = WorkloadContext(problem=replace(PROBLEM, tolerance=tolerance), workload=WORKLOAD, reference=reference or product)
     trial = judge_run(result, bench, wire.TrialPhase.VERIFY, 0)
-    return explain(trial, result, bench, None if earlier is None else [earlier])
+    return explain(trial, result, bench, None if earlier is None else [earlier], takes_outputs=takes_outputs)
 
 
 def test_the_first_wrong_elements_have_place_and_values() -> None:
@@ -75,6 +76,22 @@ def test_a_product_of_lower_precision_is_recognised(name: str) -> None:
     rounded = a.to(lower).float() @ b.to(lower).float()
     assert explained(rounded).symptom == Symptom(name)
     assert explained((a @ b).to(lower).float()).symptom == Symptom(name)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("scale", [lambda total: total / 63, lambda total: total * (1 / 63)])
+def test_a_sum_of_lower_precision_is_recognised_by_its_length(name: str, scale: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Of a mean. The control is the same mean of a sum in single precision, with one term left out."""
+    rows = torch.rand(40, 63, generator=torch.Generator().manual_seed(7))
+    total = torch.zeros(40, dtype=getattr(torch, name))
+    for column in rows.T:
+        total = total + column.to(total.dtype)
+    problem = replace(PROBLEM, inputs=(A,), outputs=(C,), tolerance=TOLERANCE)
+    bench = WorkloadContext(problem=problem, workload=WORKLOAD, reference=lambda tensors: [tensors[0].mean(1)])
+    for output, symptom in ((scale(total.float()), Symptom(f"{name}_sum")), (scale(rows[:, 1:].sum(1)), None)):
+        reply, unwritten = Answer(status=Status.OK), [torch.zeros(40, dtype=torch.bool)]
+        result = Run(key="k", reply=reply, duration_ns=1, inputs=[rows], outputs=[output], unwritten=unwritten)
+        assert explain(judge_run(result, bench, wire.TrialPhase.VERIFY, 0), result, bench, None).symptom is symptom
 
 
 def test_other_errors_look_like_no_precision() -> None:
@@ -124,3 +141,11 @@ def test_a_reference_that_fails_on_rounded_inputs_takes_nothing_away() -> None:
     a, b = inputs()
     trial = explained(a @ b + 1e-3, reference=picky, tolerance=wire.Tolerance(budget_factor=None))
     assert trial.outcome is TrialOutcome.MISMATCHED and len(trial.wrong_elements) == 5 and trial.symptom is None
+
+
+def test_an_entry_that_is_given_its_outputs_and_writes_none_is_told() -> None:
+    """The control writes one element, so it knows where they are."""
+    output, unwritten = torch.full((64, 64), math.nan), torch.ones(64, 64, dtype=torch.bool)
+    for symptom in (Symptom.RESULT_IGNORED, None):
+        assert explained(output, unwritten=unwritten, takes_outputs=True).symptom is symptom
+        unwritten[0, 0] = False

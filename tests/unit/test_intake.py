@@ -112,4 +112,5 @@ def test_a_file_that_is_no_kernel_needs_a_language():
 def test_a_missing_entry_point_says_what_to_write():
     """Under `sources` where the problem named it, under `entry` where the submitter did."""
     assert 'extern "C" void solve' in violations(("k.cu", "__global__ void k() {}"))["sources"]
+    assert "'solve' has no C linkage" in violations(("k.cu", "void solve(float* x) {}"))["sources"]
     assert "nothing is named 'go'" in violations(entry="go")["entry"]

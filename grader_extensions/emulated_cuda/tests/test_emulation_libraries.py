@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader_extensions.emulated_cuda import emulation, emulation_limits, toolchain
+from grader_extensions.emulated_cuda import emulation, emulation_limits
 from grader_extensions.emulated_cuda.emulation import Unsupported
 
 UNDECLARED = "k.cu:3:5: error: ‘{}’ was not declared in this scope; did you mean something else?\n"
@@ -51,12 +51,6 @@ def test_what_the_toolkit_has_is_not_supported_whatever_it_is_called(error: str,
     """Where the toolkit does not have it either, the source is at fault."""
     sentence = lacking and f"the emulated device has no {lacking}; use a CUDA device for this kernel"
     assert emulation_limits.unknown_name(f"k.cu:3:5: error: {error}\n", "void f() {}\n") == sentence
-
-
-def test_a_name_that_no_gpu_has_any_more_is_told_its_successor() -> None:
-    """Where it is used, before what g++ says of it."""
-    line = toolchain.unsupported(UNDECLARED.format("__shfl_down"), "void f() {\n\n  __shfl_down(1);\n}\n")
-    assert line is not None and line.startswith("k.cu:3:5: error: __shfl_down was removed from CUDA; write __shfl_down_sync, whose")
 
 
 def test_a_function_of_a_library_stays_one_by_the_name_of_a_macro() -> None:

@@ -24,6 +24,8 @@ struct EMU_T {
     EMU_T(unsigned long value) : EMU_T(static_cast<double>(value)) {}
     EMU_T(long long value) : EMU_T(static_cast<double>(value)) {}
     EMU_T(unsigned long long value) : EMU_T(static_cast<double>(value)) {}
+    template <class T, class = decltype(&T::operator EMU_T)>  // torch's type of this format could else go by float, too
+    explicit EMU_T(const T& value) : __x(value.operator EMU_T().__x) {}
 
     operator float() const { return emu::EMU_FORMAT::to_float(__x); }
     explicit operator double() const { return static_cast<float>(*this); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <type_traits>
 
 #include "bits.h"
 
@@ -9,6 +10,11 @@ namespace emu EMU_HIDDEN {
 
 template <class To>
 inline To saturate_to_all(float value) { return saturate_to<To>(value, std::numeric_limits<To>::min(), std::numeric_limits<To>::max()); }
+
+// True where one operand at least is torch's type of a format, and the other one is that or our own.
+template <class A, class B, class Torch, class Own>
+constexpr bool is_mixed = (std::is_same_v<A, Torch> && (std::is_same_v<B, Torch> || std::is_same_v<B, Own>)) ||
+                          (std::is_same_v<A, Own> && std::is_same_v<B, Torch>);
 
 enum class Rounding { Nearest, TowardZero, Up, Down };
 

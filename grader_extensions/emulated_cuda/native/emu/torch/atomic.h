@@ -8,12 +8,9 @@
 
 #include "context.h"
 
-// The short types are added as the device does: in float, rounded, swapped in.
-inline c10::Half atomicAdd(c10::Half* address, c10::Half value) {
-    return emu::update(address, [value](c10::Half old) { return c10::Half(static_cast<float>(old) + static_cast<float>(value)); });
-}
+inline c10::Half atomicAdd(c10::Half* address, c10::Half value) { return atomicAdd(reinterpret_cast<__half*>(address), value); }
 inline c10::BFloat16 atomicAdd(c10::BFloat16* address, c10::BFloat16 value) {
-    return emu::update(address, [value](c10::BFloat16 old) { return c10::BFloat16(static_cast<float>(old) + static_cast<float>(value)); });
+    return atomicAdd(reinterpret_cast<__nv_bfloat16*>(address), static_cast<__nv_bfloat16>(value));
 }
 inline int64_t atomicAdd(int64_t* address, int64_t value) { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); }
 
