@@ -199,7 +199,7 @@ class Ledger:
         """Events after a sequence, in order."""
         wanted = {"by_submission": submission_id, "by_sequence": min(after, transactions.LARGEST), "by_limit": limit}
         return await self.database.read_once(
-            lambda connection: [records.event(row) for row in connection.execute(statements.EVENTS_AFTER, wanted)]
+            lambda connection: [records.event(row) for row in statements.EVENTS_AFTER.run(connection, wanted)]
         )
 
     async def tagged(self, user: str, tag: str, *, after_number: int, limit: int) -> list[tuple[int, str]]:

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from grader import devices
 from grader.ledger import records
+from grader.ledger.prepared import Prepared
 from grader.ledger.tables import submissions, usage
 from grader.model import DeviceDemand, Position, QueueDepth, SubmissionState
 from sandbox.protocol import wire
@@ -39,8 +40,8 @@ FIRST_COME_TURN = 7  # a prime: devices that are free in turn do not always meet
 RECENT_COUNT = 200  # graded submissions that estimates are drawn from
 _NO_USAGE = -1e300
 # Built once: to build a statement takes longer than to run it.
-_QUEUED_KINDS = (
-    sa.select(submissions.c.device_kind, sa.func.count())
+_QUEUED_KINDS = Prepared(
+    sa.select(submissions.c.device_kind, sa.func.count().label("queued_count"))
     .where(submissions.c.state == SubmissionState.QUEUED)
     .group_by(submissions.c.device_kind)
     .order_by(submissions.c.device_kind)
@@ -88,7 +89,7 @@ def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], know
     """
     return {
         kind: count
-        for kind, count in connection.execute(_QUEUED_KINDS)
+        for kind, count in map(tuple, _QUEUED_KINDS.run(connection))
         if not kind or (known_kinds is not None and not devices.is_offered(kind, known_kinds)) or devices.is_offered(kind, ready_kinds)
     }
 
@@ -100,7 +101,7 @@ def next_number(choices: Sequence[str], *, first_come: int) -> sa.Select[tuple[i
     return (
         sa.select(submissions.c.number)
         .select_from(ordered)
-        .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.device_kind.in_(choices))
+        .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.device_kind.in_([sa.literal(choice) for choice in choices]))
         .order_by(*order, submissions.c.number)
         .limit(1)
         .with_for_update(skip_locked=True, of=submissions)

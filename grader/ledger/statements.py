@@ -6,55 +6,19 @@ Parameters that are no columns begin with `by_`; what a column is set to is give
 from __future__ import annotations
 
 import itertools
-import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
 
 from grader.errors import FieldViolation, InvalidSubmission
 from grader.ledger import queue, records
+from grader.ledger.prepared import Prepared
 from grader.ledger.tables import events, judgements, problems, submission_tags, submissions, usage
 from grader.model import Lease, NewSubmission, Submission, SubmissionState, Verdict
 from sandbox.protocol import wire
-
-
-class Prepared:
-    """A statement that is run past SQLAlchemy in SQLite: small ones take ten times as long with it. Its answer is plain tuples."""
-
-    def __init__(self, statement: sa.Select[Any] | sa.sql.dml.UpdateBase) -> None:
-        self._statement, self._text, self._constants = statement, "", dict[str, Any]()
-        self._binds = list[tuple[str, Callable[[Any], Any]]]()  # parameters in their order, and what makes SQLite's value of each
-
-    def run(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        """Run it with parameters, of which all calls name the same; where there are several rows of them, without an answer."""
-        if connection.dialect.name != "sqlite":
-            result = connection.execute(self._statement, rows or None)
-            return result.all() if result.returns_rows else ()
-        if not self._text:
-            self._compile(connection.dialect, [*rows[0]] if rows else None)
-        parameters = ({**self._constants, **row} for row in rows or ({},))
-        values = [[convert(row[name]) for name, convert in self._binds] for row in parameters]
-        cursor = connection.connection.cursor()
-        try:
-            if len(values) > 1:
-                cursor.executemany(self._text, values)
-            else:
-                cursor.execute(self._text, values[0])
-            return cursor.fetchall()
-        except sqlite3.Error as error:
-            raise DBAPIError.instance(self._text, None, error, sqlite3.Error, hide_parameters=True) from error
-
-    def _compile(self, dialect: sa.Dialect, names: list[str] | None) -> None:
-        compiled = self._statement.compile(dialect=dialect, column_keys=names)
-        self._constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
-        types = ((name, compiled.binds[name].type.dialect_impl(dialect)) for name in compiled.positiontup or ())
-        self._binds = [(name, kind.bind_processor(dialect) or (lambda value: value)) for name, kind in types]
-        self._text = compiled.string
-
 
 _REPORT = (
     sa.select(judgements.c.report)
@@ -69,8 +33,9 @@ INSERT_SUBMISSION = Prepared(sa.insert(submissions).returning(submissions.c.numb
 INSERT_EVENT = Prepared(sa.insert(events))
 INSERT_JUDGEMENT = Prepared(sa.insert(judgements))
 
-ONE = sa.select(submissions, _REPORT).where(submissions.c.submission_id == sa.bindparam("by_submission"))
-EVENTS_AFTER = (
+_ONE = sa.select(submissions, _REPORT).where(submissions.c.submission_id == sa.bindparam("by_submission"))
+ONE, ONE_LOCKED = Prepared(_ONE), Prepared(_ONE.with_for_update())
+EVENTS_AFTER = Prepared(
     sa.select(events)
     .join(submissions, submissions.c.number == events.c.number)
     .where(submissions.c.submission_id == sa.bindparam("by_submission"), events.c.sequence > sa.bindparam("by_sequence"))
@@ -79,7 +44,7 @@ EVENTS_AFTER = (
 )
 _PROFILING = wire.encode(wire.Progress(stage=wire.Stage.PROFILING)).decode().rstrip()
 TOOLS_BEGAN = sa.select(events.c.sequence).where(events.c.number == sa.bindparam("by_number"), events.c.fact == _PROFILING)
-OF_REQUEST = sa.select(submissions, _REPORT).where(submissions.c.request_id == sa.bindparam("by_request"))
+OF_REQUEST = Prepared(sa.select(submissions, _REPORT).where(submissions.c.request_id == sa.bindparam("by_request")))
 _QUEUED = (
     sa.select(sa.func.count().label("queued_count"))
     .select_from(submissions)
@@ -87,7 +52,7 @@ _QUEUED = (
 )
 QUEUED_COUNT = Prepared(_QUEUED)
 QUEUED_OF_USER = Prepared(_QUEUED.where(submissions.c.user_name == sa.bindparam("by_user")))
-KNOWN_PROBLEM = sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest"))
+KNOWN_PROBLEM = Prepared(sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest")))
 PROBLEM = sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest"))
 
 
@@ -98,14 +63,14 @@ def lease_row(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnElem
 
 
 FENCED = lease_row(sa.bindparam("by_submission"), sa.bindparam("by_worker"), sa.bindparam("by_attempt"))
-EXTEND = sa.update(submissions).where(FENCED).returning(submissions.c.cancel_requested)
-COUNT_EVENTS = (
+EXTEND = Prepared(sa.update(submissions).where(FENCED).returning(submissions.c.cancel_requested))
+COUNT_EVENTS = Prepared(
     sa.update(submissions)
     .where(FENCED)
     .values(event_count=submissions.c.event_count + sa.bindparam("by_count"))
     .returning(submissions.c.number, submissions.c.event_count)
 )
-SETTLE = (
+SETTLE = Prepared(
     sa.update(submissions)
     .where(FENCED)
     .values(
@@ -126,10 +91,10 @@ FORGET_SMALL = Prepared(sa.delete(usage).where(usage.c.user_name.in_(_SMALL)))
 
 
 @lru_cache(maxsize=64)
-def take_next(choices: tuple[str, ...], *, first_come: int) -> sa.sql.dml.ReturningUpdate[Any]:
+def take_next(choices: tuple[str, ...], *, first_come: int) -> Prepared:
     """Give the next submission that asks for one of these to a worker."""
     following = queue.next_number(choices, first_come=first_come).scalar_subquery()
-    return (
+    return Prepared(
         sa.update(submissions)
         .where(submissions.c.number == following, submissions.c.state == SubmissionState.QUEUED)
         .values(event_count=submissions.c.event_count + 1, attempt=submissions.c.attempt + 1, state=SubmissionState.RUNNING)
