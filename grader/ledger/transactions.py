@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, QueueShareUsed, QuotaExceeded, RequestIdReused, SubmissionNotFound
 from grader.ledger import queue, records, statements
 from grader.ledger.changes import NewsKind, tell
-from grader.ledger.prepared import Prepared
 from grader.ledger.tables import FOUND, artifacts, judgements, problems, rejudge_items, rejudges, submission_tags, submissions
 from grader.model import Failure, Lease, NewSubmission, Problem, Report, Submission, SubmissionState
 from grader.rules.quotas import AdmissionPolicy, Quota, QuotaUse
@@ -37,6 +36,13 @@ class Fault(IntEnum):
 
 
 LeaseKey = tuple[str, str, int]  # submission, worker and attempt
+
+
+def lease_key(lease: Lease) -> LeaseKey:
+    """The key that fences what a worker writes."""
+    return lease.submission.submission_id, lease.worker_id, lease.attempt
+
+
 FINDINGS_S = 15.0  # so long after a verdict findings of tools may come; a sanitizer that looks for a cause has less
 REUSED_FOR = timedelta(days=1)  # the result of an identical submission: compilers, drivers and this grader change
 _NEWEST = (
@@ -287,7 +293,7 @@ def lease(
     turn: int = 1,
     known_problems: Mapping[str, Problem] = MappingProxyType({}),
 ) -> Lease | None:
-    """Take the next that asks for one of these; see `queue.choices_to_lease`. turn: of this server, from 1. known_problems: by digest."""
+    """Take the next that asks for one of these `statements.choices_to_lease`. turn: of this server, from 1. known_problems: by digest."""
     taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
     first_come = (turn % queue.FIRST_COME_TURN == 0) + (turn % queue.FIRST_COME_TURN**2 == 0)
     rows = statements.take_next(choices, first_come=first_come).run(connection, taking)
@@ -299,9 +305,10 @@ def lease(
     return Lease(submission=records.submission(row), problem=problem, attempt=row.attempt, worker_id=worker_id)
 
 
-def _fenced_row(connection: sa.Connection, statement: Prepared, worker_lease: Lease, **parameters: Any) -> sa.Row[Any]:
+def _fenced_row(connection: sa.Connection, statement: statements.Prepared, worker_lease: Lease, **parameters: Any) -> sa.Row[Any]:
     """Run a statement on the row of a lease. LeaseLost where it is another's by now."""
-    rows = statement.run(connection, {**statements.fence(worker_lease), **parameters})
+    key = dict(zip(("by_submission", "by_worker", "by_attempt"), lease_key(worker_lease), strict=True))
+    rows = statement.run(connection, {**key, **parameters})
     if not rows:
         raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
     return rows[0]
@@ -401,7 +408,7 @@ def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bo
 
 def release(connection: sa.Connection, now: datetime, worker_lease: Lease, counted: bool, failure: Failure) -> Submission:
     """Give a lease back."""
-    given_back = give_up(connection, now, statements.fenced(worker_lease), Fault.FAILURE if counted else Fault.NONE, failure)
+    given_back = give_up(connection, now, statements.lease_row(*lease_key(worker_lease)), Fault.FAILURE if counted else Fault.NONE, failure)
     if given_back is None:
         raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
     return given_back

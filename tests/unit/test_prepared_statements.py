@@ -6,9 +6,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from grader.ledger.prepared import Prepared
 from grader.ledger.sqlite import engine
-from grader.ledger.statements import FIRST_USE, USE, USED
+from grader.ledger.statements import FIRST_USE, USE, USED, Prepared
 from grader.ledger.tables import LongText, UtcTime, metadata, problems
 
 SECRET = "a text with a secret"
