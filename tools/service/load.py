@@ -155,7 +155,7 @@ async def _submit_all(pid: int, clients: Sequence[GraderClient], figures: Figure
     sampling.cancel()
     server_cpu_s, own_cpu_s = _cpu_s(pid) - start_cpu_s, time.process_time() - start_own_s
     figures.client_cpu_ms = own_cpu_s * 1000 / max(figures.accepted, 1)
-    figures.other_cores = (_host_cpu_s() - start_host_s - server_cpu_s - own_cpu_s) / seconds
+    figures.other_cores = (_host_cpu_s() - start_host_s - server_cpu_s - own_cpu_s) / (loop.time() - start_s)  # to the last watch's end
     figures.server_cores, figures.server_cpu_ms = server_cpu_s / seconds, server_cpu_s * 1000 / max(figures.accepted, 1)
     figures.submit_p50_ms, figures.submit_p99_ms = percentile(latencies_ms, 50), percentile(latencies_ms, 99)
     figures.submit_max_ms = max(latencies_ms, default=0.0)
