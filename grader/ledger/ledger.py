@@ -199,7 +199,7 @@ class Ledger:
         """Events after a sequence, in order."""
         wanted = {"by_submission": submission_id, "by_sequence": min(after, transactions.LARGEST), "by_limit": limit}
         return await self.database.read_once(
-            lambda connection: [records.event(row) for row in connection.execute(statements.EVENTS_AFTER, wanted)]
+            lambda connection: [records.event(row) for row in statements.EVENTS_AFTER.run(connection, wanted)]
         )
 
     async def tagged(self, user: str, tag: str, *, after_number: int, limit: int) -> list[tuple[int, str]]:
@@ -257,12 +257,12 @@ class Ledger:
     async def lease_some(
         self, worker_id: str, limit: int, *, ttl_s: float, device_kinds: Sequence[str] = (), known_kinds: Sequence[str] | None = None
     ) -> list[Lease]:
-        """Take the next ones in their order, each as `lease` would. known_kinds: see `queue.choices_to_lease`."""
+        """Take the next ones in their order, each as `lease` would. known_kinds: see `statements.choices_to_lease`."""
         now = self.now()
         expire_time = now + timedelta(seconds=ttl_s)
 
         def take(connection: sa.Connection) -> list[Lease]:
-            counts = queue.choices_to_lease(connection, device_kinds, known_kinds)
+            counts = statements.choices_to_lease(connection, device_kinds, known_kinds)
             choices, count = tuple(counts), min(limit, sum(counts.values()))  # to look for one more takes as long as to take one
             take_next = partial(transactions.lease, connection, now, worker_id, expire_time, choices)
             leased = (take_next(next(self._turns), self._problems) for _ in range(count))
@@ -271,7 +271,7 @@ class Ledger:
         leases = await self.database.write(take)
         for leased_one in leases:
             self._know(leased_one.problem)
-            self._lease_ends[_key(leased_one)] = self._elapsed_s() + ttl_s
+            self._lease_ends[transactions.lease_key(leased_one)] = self._elapsed_s() + ttl_s
             self.changes.notify(leased_one.submission.submission_id)
         return leases
 
@@ -284,11 +284,11 @@ class Ledger:
     async def heartbeat(self, lease: Lease, *, ttl_s: float) -> bool:
         """Keep the lease; says whether to cancel. LeaseLost like all that follow, once another attempt may have begun."""
         expire_time = self.now() + timedelta(seconds=ttl_s)
-        self._lease_ends[_key(lease)] = self._elapsed_s() + ttl_s  # before the write: an `expire` may be in the same one
+        self._lease_ends[transactions.lease_key(lease)] = self._elapsed_s() + ttl_s  # before the write: an `expire` may be in the same one
         try:
             return await self.database.write_rows(lambda connection: transactions.heartbeat(connection, lease, expire_time))
         except LeaseLost:
-            self._lease_ends.pop(_key(lease), None)
+            self._lease_ends.pop(transactions.lease_key(lease), None)
             raise
 
     async def append(self, lease: Lease, facts: Sequence[wire.Fact]) -> None:
@@ -299,7 +299,7 @@ class Ledger:
     async def settle(self, lease: Lease, report: Report, facts: Sequence[wire.Fact] = ()) -> Submission:
         """Record the verdict, and facts that were not written yet, and end the lease."""
         settled = await self.database.write_rows(lambda connection: transactions.settle(connection, self.now(), lease, report, facts))
-        self._lease_ends.pop(_key(lease), None)
+        self._lease_ends.pop(transactions.lease_key(lease), None)
         self.changes.notify(lease.submission.submission_id)
         return settled
 
@@ -311,7 +311,7 @@ class Ledger:
     async def release(self, lease: Lease, failure: Failure, *, counted: bool = True) -> Submission:
         """End the lease without a verdict: QUEUED again, FAILED by the last counted failure or a final one, CANCELLED where asked for."""
         released = await self.database.write_rows(lambda connection: transactions.release(connection, self.now(), lease, counted, failure))
-        self._lease_ends.pop(_key(lease), None)
+        self._lease_ends.pop(transactions.lease_key(lease), None)
         self.changes.notify(lease.submission.submission_id)
         return released
 
@@ -330,7 +330,3 @@ class Ledger:
         for submission in ended:
             self.changes.notify(submission.submission_id)
         return ended
-
-
-def _key(lease: Lease) -> transactions.LeaseKey:
-    return lease.submission.submission_id, lease.worker_id, lease.attempt

@@ -20,7 +20,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from grader import devices
 from grader.ledger import records
 from grader.ledger.tables import submissions, usage
 from grader.model import DeviceDemand, Position, QueueDepth, SubmissionState
@@ -39,12 +38,6 @@ FIRST_COME_TURN = 7  # a prime: devices that are free in turn do not always meet
 RECENT_COUNT = 200  # graded submissions that estimates are drawn from
 _NO_USAGE = -1e300
 # Built once: to build a statement takes longer than to run it.
-_QUEUED_KINDS = (
-    sa.select(submissions.c.device_kind, sa.func.count())
-    .where(submissions.c.state == SubmissionState.QUEUED)
-    .group_by(submissions.c.device_kind)
-    .order_by(submissions.c.device_kind)
-)
 _RUNNING = sa.select(submissions.c.mode, submissions.c.device_kind, submissions.c.start_time).where(
     submissions.c.state == SubmissionState.RUNNING
 )
@@ -81,18 +74,6 @@ class Snapshot:
     recent: tuple[tuple[str, str, float], ...]
 
 
-def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None = None) -> dict[str, int]:
-    """Return what those in the queue ask for of which a device is ready, and how many do; "" is any.
-
-    known_kinds: all devices there are. What asks for none of them is leased too, so that the fleet refuses it: it would wait for ever.
-    """
-    return {
-        kind: count
-        for kind, count in connection.execute(_QUEUED_KINDS)
-        if not kind or (known_kinds is not None and not devices.is_offered(kind, known_kinds)) or devices.is_offered(kind, ready_kinds)
-    }
-
-
 def next_number(choices: Sequence[str], *, first_come: int) -> sa.Select[tuple[int]]:
     """The number of the submission that is next among those that ask for one of these. first_come: 1: of its mode; 2: of all."""
     ordered, running, weight = _with_shares()
@@ -100,7 +81,7 @@ def next_number(choices: Sequence[str], *, first_come: int) -> sa.Select[tuple[i
     return (
         sa.select(submissions.c.number)
         .select_from(ordered)
-        .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.device_kind.in_(choices))
+        .where(submissions.c.state == SubmissionState.QUEUED, submissions.c.device_kind.in_([sa.literal(choice) for choice in choices]))
         .order_by(*order, submissions.c.number)
         .limit(1)
         .with_for_update(skip_locked=True, of=submissions)

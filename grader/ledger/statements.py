@@ -7,52 +7,60 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine.result import IteratorResult, SimpleResultMetaData
 from sqlalchemy.exc import DBAPIError
 
+from grader import devices
 from grader.errors import FieldViolation, InvalidSubmission
 from grader.ledger import queue, records
 from grader.ledger.tables import events, judgements, problems, submission_tags, submissions, usage
-from grader.model import Lease, NewSubmission, Submission, SubmissionState, Verdict
+from grader.model import NewSubmission, Submission, SubmissionState, Verdict
 from sandbox.protocol import wire
 
 
 class Prepared:
-    """A statement that is run past SQLAlchemy in SQLite: small ones take ten times as long with it. Its answer is plain tuples."""
+    """A statement that is run past SQLAlchemy in SQLite: small ones take ten times as long with it. It answers with SQLAlchemy's rows."""
 
     def __init__(self, statement: sa.Select[Any] | sa.sql.dml.UpdateBase) -> None:
         self._statement, self._text, self._constants = statement, "", dict[str, Any]()
-        self._binds = list[tuple[str, Callable[[Any], Any]]]()  # parameters in their order, and what makes SQLite's value of each
+        # How values become the database's and rows' own, in their order; None where they are.
+        self._binds, self._results = list[tuple[str, Any]](), list[Any]()
+        self._head = SimpleResultMetaData([str(column.key) for column in statement.exported_columns])
 
-    def run(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    def run(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> Sequence[sa.Row[Any]]:
         """Run it with parameters, of which all calls name the same; where there are several rows of them, without an answer."""
         if connection.dialect.name != "sqlite":
             result = connection.execute(self._statement, rows or None)
-            return result.all() if result.returns_rows else ()
+            return result.all() if result.returns_rows else []
         if not self._text:
             self._compile(connection.dialect, [*rows[0]] if rows else None)
         parameters = ({**self._constants, **row} for row in rows or ({},))
-        values = [[convert(row[name]) for name, convert in self._binds] for row in parameters]
+        values = [[convert(row[name]) if convert else row[name] for name, convert in self._binds] for row in parameters]
         cursor = connection.connection.cursor()
         try:
             if len(values) > 1:
                 cursor.executemany(self._text, values)
             else:
                 cursor.execute(self._text, values[0])
-            return cursor.fetchall()
+            answer = cursor.fetchall()
         except sqlite3.Error as error:
             raise DBAPIError.instance(self._text, None, error, sqlite3.Error, hide_parameters=True) from error
+        converted = ([convert(value) if convert else value for value, convert in zip(row, self._results, strict=True)] for row in answer)
+        return IteratorResult(self._head, converted).all() if answer else []
 
     def _compile(self, dialect: sa.Dialect, names: list[str] | None) -> None:
         compiled = self._statement.compile(dialect=dialect, column_keys=names)
         self._constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
         types = ((name, compiled.binds[name].type.dialect_impl(dialect)) for name in compiled.positiontup or ())
-        self._binds = [(name, kind.bind_processor(dialect) or (lambda value: value)) for name, kind in types]
+        self._binds = [(name, kind.bind_processor(dialect)) for name, kind in types]
+        kinds = (column.type.dialect_impl(dialect) for column in self._statement.exported_columns)
+        self._results = [kind.result_processor(dialect, None) for kind in kinds]
         self._text = compiled.string
 
 
@@ -69,8 +77,9 @@ INSERT_SUBMISSION = Prepared(sa.insert(submissions).returning(submissions.c.numb
 INSERT_EVENT = Prepared(sa.insert(events))
 INSERT_JUDGEMENT = Prepared(sa.insert(judgements))
 
-ONE = sa.select(submissions, _REPORT).where(submissions.c.submission_id == sa.bindparam("by_submission"))
-EVENTS_AFTER = (
+_ONE = sa.select(submissions, _REPORT).where(submissions.c.submission_id == sa.bindparam("by_submission"))
+ONE, ONE_LOCKED = Prepared(_ONE), Prepared(_ONE.with_for_update())
+EVENTS_AFTER = Prepared(
     sa.select(events)
     .join(submissions, submissions.c.number == events.c.number)
     .where(submissions.c.submission_id == sa.bindparam("by_submission"), events.c.sequence > sa.bindparam("by_sequence"))
@@ -79,7 +88,7 @@ EVENTS_AFTER = (
 )
 _PROFILING = wire.encode(wire.Progress(stage=wire.Stage.PROFILING)).decode().rstrip()
 TOOLS_BEGAN = sa.select(events.c.sequence).where(events.c.number == sa.bindparam("by_number"), events.c.fact == _PROFILING)
-OF_REQUEST = sa.select(submissions, _REPORT).where(submissions.c.request_id == sa.bindparam("by_request"))
+OF_REQUEST = Prepared(sa.select(submissions, _REPORT).where(submissions.c.request_id == sa.bindparam("by_request")))
 _QUEUED = (
     sa.select(sa.func.count().label("queued_count"))
     .select_from(submissions)
@@ -87,7 +96,7 @@ _QUEUED = (
 )
 QUEUED_COUNT = Prepared(_QUEUED)
 QUEUED_OF_USER = Prepared(_QUEUED.where(submissions.c.user_name == sa.bindparam("by_user")))
-KNOWN_PROBLEM = sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest"))
+KNOWN_PROBLEM = Prepared(sa.select(problems.c.digest).where(problems.c.digest == sa.bindparam("by_digest")))
 PROBLEM = sa.select(problems.c.document).where(problems.c.digest == sa.bindparam("by_digest"))
 
 
@@ -98,14 +107,14 @@ def lease_row(submission_id: Any, worker_id: Any, attempt: Any) -> sa.ColumnElem
 
 
 FENCED = lease_row(sa.bindparam("by_submission"), sa.bindparam("by_worker"), sa.bindparam("by_attempt"))
-EXTEND = sa.update(submissions).where(FENCED).returning(submissions.c.cancel_requested)
-COUNT_EVENTS = (
+EXTEND = Prepared(sa.update(submissions).where(FENCED).returning(submissions.c.cancel_requested))
+COUNT_EVENTS = Prepared(
     sa.update(submissions)
     .where(FENCED)
     .values(event_count=submissions.c.event_count + sa.bindparam("by_count"))
     .returning(submissions.c.number, submissions.c.event_count)
 )
-SETTLE = (
+SETTLE = Prepared(
     sa.update(submissions)
     .where(FENCED)
     .values(
@@ -125,26 +134,36 @@ _SMALL = sa.select(usage.c.user_name).where(usage.c.log2_weight < sa.bindparam("
 FORGET_SMALL = Prepared(sa.delete(usage).where(usage.c.user_name.in_(_SMALL)))
 
 
+_QUEUED_KINDS = Prepared(
+    sa.select(submissions.c.device_kind, sa.func.count().label("queued_count"))
+    .where(submissions.c.state == SubmissionState.QUEUED)
+    .group_by(submissions.c.device_kind)
+    .order_by(submissions.c.device_kind)
+)
+
+
+def choices_to_lease(connection: sa.Connection, ready_kinds: Sequence[str], known_kinds: Sequence[str] | None = None) -> dict[str, int]:
+    """Return what those in the queue ask for of which a device is ready, and how many do; "" is any.
+
+    known_kinds: all devices there are. What asks for none of them is leased too, so that the fleet refuses it: it would wait for ever.
+    """
+    return {
+        kind: count
+        for kind, count in map(tuple, _QUEUED_KINDS.run(connection))
+        if not kind or (known_kinds is not None and not devices.is_offered(kind, known_kinds)) or devices.is_offered(kind, ready_kinds)
+    }
+
+
 @lru_cache(maxsize=64)
-def take_next(choices: tuple[str, ...], *, first_come: int) -> sa.sql.dml.ReturningUpdate[Any]:
+def take_next(choices: tuple[str, ...], *, first_come: int) -> Prepared:
     """Give the next submission that asks for one of these to a worker."""
     following = queue.next_number(choices, first_come=first_come).scalar_subquery()
-    return (
+    return Prepared(
         sa.update(submissions)
         .where(submissions.c.number == following, submissions.c.state == SubmissionState.QUEUED)
         .values(event_count=submissions.c.event_count + 1, attempt=submissions.c.attempt + 1, state=SubmissionState.RUNNING)
         .returning(submissions)
     )
-
-
-def fence(lease: Lease) -> dict[str, Any]:
-    """The parameters of FENCED."""
-    return {"by_submission": lease.submission.submission_id, "by_worker": lease.worker_id, "by_attempt": lease.attempt}
-
-
-def fenced(lease: Lease) -> sa.ColumnElement[bool]:
-    """FENCED of one lease, for a statement that is built where it is run."""
-    return lease_row(lease.submission.submission_id, lease.worker_id, lease.attempt)
 
 
 _BY_TAG = (submission_tags.c.tag == sa.bindparam("by_tag"), submission_tags.c.user_name == sa.bindparam("by_user"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +15,11 @@ class UtcTime(sa.TypeDecorator[datetime]):
 
     impl = sa.DateTime
     cache_ok = True
+
+    def bind_processor(self, dialect: sa.Dialect) -> Any:
+        """Convert the time of a transaction once, and not for each of its columns."""
+        convert = super().bind_processor(dialect)
+        return convert and lru_cache(maxsize=64)(convert)
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """Refuse naive times: nobody could say later what they meant."""

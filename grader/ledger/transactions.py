@@ -36,6 +36,13 @@ class Fault(IntEnum):
 
 
 LeaseKey = tuple[str, str, int]  # submission, worker and attempt
+
+
+def lease_key(lease: Lease) -> LeaseKey:
+    """The key that fences what a worker writes."""
+    return lease.submission.submission_id, lease.worker_id, lease.attempt
+
+
 FINDINGS_S = 15.0  # so long after a verdict findings of tools may come; a sanitizer that looks for a cause has less
 REUSED_FOR = timedelta(days=1)  # the result of an identical submission: compilers, drivers and this grader change
 _NEWEST = (
@@ -155,12 +162,10 @@ def submit(
     in the ledger already."""
     digest = records.body_digest(new_submission, problem)
     request_key = records.request_key(new_submission.user, request_id) if request_id else None
-    if request_key:
-        before = connection.execute(statements.OF_REQUEST, {"by_request": request_key}).one_or_none()
-        if before is not None:
-            if before.body_digest != digest:
-                raise RequestIdReused(request_id)
-            return records.submission(before)
+    if request_key and (before := statements.OF_REQUEST.run(connection, {"by_request": request_key})):
+        if before[0].body_digest != digest:
+            raise RequestIdReused(request_id)
+        return records.submission(before[0])
     statements.check_parent(connection, new_submission)
     _check_quotas(connection, now, new_submission.user, policy)
     sources = records.to_text(new_submission.sources)
@@ -261,18 +266,17 @@ def _record_judgement(
 
 def keep_problem(connection: sa.Connection, now: datetime, problem: Problem) -> None:
     """Write the problem down, unless it is there."""
-    if connection.execute(statements.KNOWN_PROBLEM, {"by_digest": problem.digest}).first() is None:
+    if not statements.KNOWN_PROBLEM.run(connection, {"by_digest": problem.digest}):
         values = {"digest": problem.digest, "problem_id": problem.problem_id, "document": records.to_text(problem), "create_time": now}
         connection.execute(sa.insert(problems).values(values))
 
 
 def get(connection: sa.Connection, submission_id: str, *, lock: bool = False) -> Submission:
     """Return a submission with everything. lock: it stays so until the transaction ends."""
-    query = statements.ONE.with_for_update() if lock else statements.ONE
-    row = connection.execute(query, {"by_submission": submission_id}).one_or_none()
-    if row is None:
+    rows = (statements.ONE_LOCKED if lock else statements.ONE).run(connection, {"by_submission": submission_id})
+    if not rows:
         raise SubmissionNotFound(submission_id)
-    return records.submission(row)
+    return records.submission(rows[0])
 
 
 def get_problem(connection: sa.Connection, digest: str) -> Problem:
@@ -289,23 +293,25 @@ def lease(
     turn: int = 1,
     known_problems: Mapping[str, Problem] = MappingProxyType({}),
 ) -> Lease | None:
-    """Take the next that asks for one of these; see `queue.choices_to_lease`. turn: of this server, from 1. known_problems: by digest."""
+    """Take the next that asks for one of these `statements.choices_to_lease`. turn: of this server, from 1. known_problems: by digest."""
     taking = {"worker_id": worker_id, "lease_expire_time": expire_time, "start_time": now}
     first_come = (turn % queue.FIRST_COME_TURN == 0) + (turn % queue.FIRST_COME_TURN**2 == 0)
-    row = connection.execute(statements.take_next(choices, first_come=first_come), taking).one_or_none()
-    if row is None:
+    rows = statements.take_next(choices, first_come=first_come).run(connection, taking)
+    if not rows:
         return None
+    row = rows[0]
     _moved(connection, row, now, SubmissionState.RUNNING)
     problem = known_problems.get(row.problem_digest) or get_problem(connection, row.problem_digest)
     return Lease(submission=records.submission(row), problem=problem, attempt=row.attempt, worker_id=worker_id)
 
 
-def _fenced_row(connection: sa.Connection, statement: sa.Executable, worker_lease: Lease, **parameters: Any) -> sa.Row[Any]:
+def _fenced_row(connection: sa.Connection, statement: statements.Prepared, worker_lease: Lease, **parameters: Any) -> sa.Row[Any]:
     """Run a statement on the row of a lease. LeaseLost where it is another's by now."""
-    row = connection.execute(statement, {**statements.fence(worker_lease), **parameters}).one_or_none()
-    if row is None:
+    key = dict(zip(("by_submission", "by_worker", "by_attempt"), lease_key(worker_lease), strict=True))
+    rows = statement.run(connection, {**key, **parameters})
+    if not rows:
         raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
-    return row
+    return rows[0]
 
 
 def heartbeat(connection: sa.Connection, worker_lease: Lease, expire_time: datetime) -> bool:
@@ -402,7 +408,7 @@ def give_up(connection: sa.Connection, now: datetime, where: sa.ColumnElement[bo
 
 def release(connection: sa.Connection, now: datetime, worker_lease: Lease, counted: bool, failure: Failure) -> Submission:
     """Give a lease back."""
-    given_back = give_up(connection, now, statements.fenced(worker_lease), Fault.FAILURE if counted else Fault.NONE, failure)
+    given_back = give_up(connection, now, statements.lease_row(*lease_key(worker_lease)), Fault.FAILURE if counted else Fault.NONE, failure)
     if given_back is None:
         raise LeaseLost(worker_lease.submission.submission_id, worker_lease.attempt)
     return given_back

@@ -247,6 +247,7 @@ async def embedded(
 
 # The ledger's thread asks for the interpreter after every statement: with the default of 5 ms a busy event loop made each of them wait.
 SWITCH_S = 0.0005
+GC_THRESHOLD = 20_000  # with Python's 700 the collector runs twice a submission, and takes 3 % of the interpreter
 
 
 def run(options: Mapping[str, Any], wiring: Wiring = wired) -> int:
@@ -280,6 +281,7 @@ async def _serve(settings: Settings, wiring: Wiring) -> None:
         # What is there now stays: the collector need not look at it again and again, for a tenth of a second in which nobody is answered.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 10, 10)
         async with asyncio.TaskGroup() as group:
             reloading = group.create_task(running.reload_at(hung_up))
             await signalled.wait()

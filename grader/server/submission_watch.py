@@ -51,9 +51,11 @@ class Positions:
 
     async def position(self, submission_id: str, *, patience_s: float = 0.0) -> Position | None:
         """Where it is; None where it does not wait, or where it came after the queue was read and that is not so long ago that it may be
-        read again within patience_s."""
+        read again within patience_s. Without patience nobody waits for what another reads."""
         loop = asyncio.get_running_loop()
         asked_s = loop.time()
+        if self._reading.locked() and not patience_s:  # it would be late for a place that it may not have yet
+            return self._known.get(submission_id)
         await self._read_after(asked_s - self._rest_s)
         if submission_id not in self._known and self._read_s < asked_s and patience_s > 0:
             wait_s = self._read_s + self._rest_s - asked_s

@@ -46,6 +46,19 @@ async def test_who_is_patient_is_told_of_what_just_came():
     assert (await positions.position("c", patience_s=REST_MOST_S)).ahead_count == 2
 
 
+async def test_who_is_not_patient_does_not_wait_for_another_reader():
+    """A submission is answered at once while the queue is read for one before it; who is patient waits."""
+    queue = Queue(took_s=60.0)
+    positions = Positions(queue, lane_count=lambda: 1)
+    reader, patient = (asyncio.create_task(positions.position("a", patience_s=patience_s)) for patience_s in (0.0, 1.0))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        assert await positions.position("b") is None and queue.read_count == 1
+    assert not reader.done() and not patient.done()
+    reader.cancel()
+    patient.cancel()
+
+
 def test_a_small_change_of_an_estimate_is_no_news():
     here = Position(ahead_count=2, estimated_s=100.0)
     assert not differs(Position(ahead_count=2, estimated_s=120.0), here)

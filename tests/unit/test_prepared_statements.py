@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from grader.ledger.sqlite import engine
 from grader.ledger.statements import FIRST_USE, USE, USED, Prepared
-from grader.ledger.tables import metadata, problems
+from grader.ledger.tables import LongText, UtcTime, metadata, problems
 
 SECRET = "a text with a secret"
 
@@ -35,6 +35,26 @@ def test_rows_are_written_as_sqlalchemy_writes_them(connection):
     connection.execute(sa.insert(problems), rows("d"))
     written = connection.execute(sa.select(problems).order_by(problems.c.digest)).mappings().all()
     assert [dict(row) for row in written] == rows("a", "b", "c", "d")
+
+
+def test_rows_are_read_as_sqlalchemy_reads_them(connection):
+    """By name and by place, with times converted and texts unpacked."""
+    notes = sa.Table("notes", sa.MetaData(), sa.Column("time", UtcTime), sa.Column("text", LongText), sa.Column("seen", sa.Boolean))
+    notes.create(connection)
+    made = datetime(2026, 11, 29, 17, tzinfo=UTC)
+    Prepared(sa.insert(notes)).run(connection, *({"time": made, "text": SECRET * count, "seen": count > 1} for count in (1, 99)))
+    query = sa.select(notes).order_by(notes.c.seen)
+    read = Prepared(query).run(connection)
+    assert read == connection.execute(query).all() == [(made, SECRET, False), (made, SECRET * 99, True)]
+    assert read[1].text == read[1]._mapping["text"] == SECRET * 99
+
+
+@pytest.mark.parametrize("choices", [("",), ("", "emulated", "x'y")])
+def test_a_list_in_a_statement_finds_its_members(connection, choices):
+    """A list has as many parameters as members."""
+    Prepared(sa.insert(problems)).run(connection, *rows("emulated", "other", "x'y"))
+    query = sa.select(problems.c.digest).where(problems.c.digest.in_([sa.literal(choice) for choice in choices]))
+    assert {row.digest for row in Prepared(query).run(connection)} == {"emulated", "x'y"} & set(choices)
 
 
 def test_parameters_are_those_of_each_call(connection):

@@ -58,7 +58,9 @@ class Figures:
     watch_delay_p50_ms: float = 0.0
     watch_delay_p99_ms: float = 0.0
     server_cores: float = 0.0
-    server_cpu_ms: float = 0.0  # a submission
+    server_cpu_ms: float = 0.0  # a submission, as the next
+    client_cpu_ms: float = 0.0  # of this process, which takes its share of the same cores
+    other_cores: float = 0.0  # that all else on this host took meanwhile
     memory_settled_mib: float = 0.0
     memory_end_mib: float = 0.0
     memory_growth: float = 0.0
@@ -119,7 +121,7 @@ async def _submit_all(pid: int, clients: Sequence[GraderClient], figures: Figure
     """Submit at fixed times, and measure from the time at which each call was due."""
     latencies_ms, delays_ms, memory = list[float](), list[float](), list[tuple[float, int]]()
     loop = asyncio.get_running_loop()
-    start_s, start_cpu_s = loop.time(), _cpu_s(pid)
+    start_s, start_cpu_s, start_own_s, start_host_s = loop.time(), _cpu_s(pid), time.process_time(), _host_cpu_s()
 
     async def submit(index: int, due_s: float) -> None:
         client = clients[index % CHANNELS]
@@ -151,7 +153,9 @@ async def _submit_all(pid: int, clients: Sequence[GraderClient], figures: Figure
             group.create_task(submit(index, due_s))
         seconds = loop.time() - start_s
     sampling.cancel()
-    server_cpu_s = _cpu_s(pid) - start_cpu_s
+    server_cpu_s, own_cpu_s = _cpu_s(pid) - start_cpu_s, time.process_time() - start_own_s
+    figures.client_cpu_ms = own_cpu_s * 1000 / max(figures.accepted, 1)
+    figures.other_cores = (_host_cpu_s() - start_host_s - server_cpu_s - own_cpu_s) / (loop.time() - start_s)  # to the last watch's end
     figures.server_cores, figures.server_cpu_ms = server_cpu_s / seconds, server_cpu_s * 1000 / max(figures.accepted, 1)
     figures.submit_p50_ms, figures.submit_p99_ms = percentile(latencies_ms, 50), percentile(latencies_ms, 99)
     figures.submit_max_ms = max(latencies_ms, default=0.0)
@@ -164,6 +168,12 @@ async def _submit_all(pid: int, clients: Sequence[GraderClient], figures: Figure
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _host_cpu_s() -> float:
+    """Of all that runs on this host, and of other guests of its machine (steal)."""
+    user, nice, system, _, _, *interrupts_and_steal = map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
+    return (user + nice + system + sum(interrupts_and_steal)) / os.sysconf("SC_CLK_TCK")
 
 
 async def _graded_count(client: GraderClient, accepted: int) -> int:
