@@ -20,7 +20,7 @@ from grader.dispatch.lanes import JudgeProcess
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
 from grader.problems.store import Problems
-from grader.server.server_state import LOCK_NAME, lock_holder
+from grader.server.server_state import lock_holder
 from grader.views.sanitize import one_line
 
 LOG_NAME = "grader-cli.log"
@@ -58,11 +58,6 @@ async def own_server(target: Target, need: ServerRequirement, problems: Problems
         except OSError as error:
             raise GraderFailed(f"the state directory {settings.state_dir} can't be used: {error}; name another with --state-dir") from None
         yield await stack.enter_async_context(GraderClient(address))
-
-
-def lock_path(state_dir: Path) -> Path:
-    """Return the file that changes when another process waits for the state directory."""
-    return state_dir / LOCK_NAME
 
 
 def log_to(path: Path) -> None:

@@ -1,102 +1,178 @@
-"""The thread of this process that has an event loop: clients and the process's own server live there, whichever thread calls."""
+"""The thread of this process that has an event loop: clients and the process's own server belong to it, whichever thread calls."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import inspect
+import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from grader.api import credentials
 from grader.api.client import GraderClient
 from grader.cli.session import dial
-from grader.python.failures import CallInvalid, unscored
-from grader.python.own_process import OwnServer
+from grader.python import results
+from grader.python.results import CallInvalid, Unscored
+from grader.state_dir import FileStamp, stamp
 
 T = TypeVar("T")
 
 CALL_LIMIT = 96  # at a time on one client: a server answers 200 calls on a connection, and the rest wait here
-_END_S = 60.0
+_COMMAND = (sys.executable, "-P", "-m", "grader.python.serve")
+_LOOK_S, _END_S = 0.5, 40.0
 _FORKED = (
-    "this process was forked from one that had begun to use grader, and can't use what it began; start workers by "
-    "multiprocessing.get_context('spawn'), or let the first call be made in the workers"
+    "this process was forked from one that had begun to use grader, and can't use what that began; start workers by "
+    "multiprocessing.get_context('spawn'), or make the first call in the workers"
 )
 
 
 class Connection:
-    """A client of a server that is named, and the calls on it. Its methods are for the background loop."""
+    """A client of a server that is named, and the calls on it. For the background loop, as is what is below it."""
 
-    def __init__(self, client: GraderClient) -> None:
-        self.client, self.room = client, asyncio.Semaphore(CALL_LIMIT)
+    client: GraderClient
+
+    def __init__(self) -> None:
+        self._room = asyncio.Semaphore(CALL_LIMIT)
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[None]:
+        """Have it there for one call."""
+        async with self._room:
+            yield
 
     async def problem_id(self, path: str) -> str:
-        """Return the name of the problem at path, for submissions; CallInvalid, since the server can't read it."""
-        raise CallInvalid(
-            f"problem: {path} is on this side, and server= names a server that does not see it; have it imported there, and give its name",
-            reason="INVALID_REQUEST",
-            code="INVALID_ARGUMENT",
-        )
+        """Return the name of the problem at path, for submissions."""
+        text = f"problem: the server does not see {path}; have it imported there (`grader-cli problems import`), and give its name"
+        raise CallInvalid(text, "INVALID_REQUEST")
+
+
+class OwnServer(Connection):
+    """The process's own server: `serve.py` in a child process, which neither Ctrl-C nor the caller's work disturbs, from the first call on.
+
+    Both talk in lines of JSON over pipes. The system closes them when the caller ends, however it does: then the server ends, too.
+    """
+
+    _process: subprocess.Popen[bytes] | None = None
+    _ready: asyncio.Task[None] | None = None
+    _call_count = 0
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[None]:
+        """Have it there for one call. Between calls another process that waits for the state directory gets its turn."""
+        async with super().call():
+            self._call_count += 1
+            try:
+                if self._ready is None or (self._ready.done() and (self._process is None or self._process.poll() is not None)):
+                    self._ready = asyncio.create_task(self._begin())
+                await asyncio.shield(self._ready)  # of all calls: one that is cancelled does not end it for the rest
+                yield
+            finally:
+                self._call_count -= 1
+
+    async def problem_id(self, path: str) -> str:
+        """Return the name of the problem at path, which the server reads now."""
+
+        async def ask() -> str:
+            async with self._turn:
+                assert self._process is not None and self._process.stdin is not None
+                with suppress(BrokenPipeError):
+                    self._process.stdin.write(json.dumps(path).encode() + b"\n")
+                    self._process.stdin.flush()
+                return str((await self._answer())["problem"])
+
+        return await asyncio.shield(asyncio.create_task(ask()))  # else the next call would read its answer
+
+    async def close(self) -> None:
+        """End it, and wait until all that it began has ended."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._answers.read(), _END_S)  # no thread waits: an interpreter that ends begins none
+        process.kill()
+        process.wait()
+
+    async def _begin(self) -> None:
+        await self.close()  # one that was killed
+        self._process = subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self._turn, self._answers = asyncio.Lock(), asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(self._answers)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, self._process.stdout)
+        ready = await self._answer()
+        address, lock = ready["address"].replace("/proc/self/", f"/proc/{self._process.pid}/"), Path(ready["lock"])
+        self.client = await GraderClient(address, patience_s=0.0).__aenter__()  # nothing brings it back where it is away
+        self._giving_way = asyncio.create_task(self._give_way(self._process, lock, stamp(lock)))
+
+    async def _answer(self) -> Any:
+        answer = json.loads(await self._answers.readline() or '{"kind": "Unscored"}')
+        if kind := answer.get("kind"):
+            ended = "the grader's own server ended; grader-cli.log in the state directory says more"
+            raise getattr(results, kind)(answer.get("fault", ended), answer.get("reason", "SERVER_ENDED"))
+        return answer
+
+    async def _give_way(self, process: subprocess.Popen[bytes], lock: Path, begun: FileStamp | None) -> None:
+        while self._process is process and (self._call_count or stamp(lock) == begun):  # who waits for the lock touches it
+            await asyncio.sleep(_LOOK_S)
+        if self._process is process:
+            await self.close()
 
 
 class Background:
-    """A loop in a thread of its own. own: the server of this process, begun when a call needs it."""
+    """A loop in a thread of its own."""
 
     def __init__(self) -> None:
-        self._pid, self._loop = os.getpid(), asyncio.new_event_loop()
+        self._pid, self._loop, self._own = os.getpid(), asyncio.new_event_loop(), OwnServer()
         self._connections: dict[tuple[str, str], Connection] = {}
-        self._own = OwnServer(CALL_LIMIT)
         threading.Thread(target=self._loop.run_forever, name="grader", daemon=True).start()
         atexit.register(self._end)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin work in the loop; whose future is cancelled, is cancelled too."""
+        """Begin work in the loop. Cancelling the future cancels it."""
         if os.getpid() != self._pid:
             work.close()
-            raise CallInvalid(_FORKED, reason="FORKED", code="FAILED_PRECONDITION")
+            raise Unscored(_FORKED, "FORKED")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work in the loop, and wait for it in this thread; Ctrl-C cancels it."""
+        """Do work in the loop, and wait for it in this thread. Ctrl-C cancels it."""
         future = self.begin(work)
         try:
             return future.result()
-        except BaseException:
+        finally:
             future.cancel()
-            raise
 
-    @asynccontextmanager
-    async def connection(self, server: str | None, key: str) -> AsyncIterator[Connection | OwnServer]:
-        """Open the way to a server, for one call: one that is named, or with None this process's own. In the loop only."""
-        if server is None:
-            async with self._own.call():
-                yield self._own
-            return
+    async def connection(self, server: str | None, key: str) -> Connection:
+        """Return the way to a server that is named, or with None to this process's own. In the loop only."""
+        if not server:
+            return self._own
         if (server, key) not in self._connections:
             stored = credentials.find(server)
-            client = dial(server, replace(stored, key=key) if key else stored, quiet=True)
-            self._connections[server, key] = Connection(await client.__aenter__())
-        connection = self._connections[server, key]
-        async with connection.room:
-            yield connection
+            connection = self._connections[server, key] = Connection()
+            connection.client = await dial(server, replace(stored, key=key) if key else stored, quiet=True).__aenter__()
+        return self._connections[server, key]
 
     def _end(self) -> None:
         if os.getpid() == self._pid:
-            asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(_END_S)
+            asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
 
     async def _close(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:  # each cancels its submission
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in self._connections.values():
-            await connection.client.__aexit__(None, None, None)
         await self._own.close()
 
 
@@ -105,7 +181,7 @@ _beginning = threading.Lock()
 
 
 def background() -> Background:
-    """Return that of this process; the first call begins it."""
+    """Return that of this process, which the first call begins."""
     global _background
     with _beginning:
         _background = _background or Background()
@@ -113,11 +189,10 @@ def background() -> Background:
 
 
 class SyncGraderClient:
-    """`GraderClient` without `await`: the same arguments and methods, from any thread. Streams are iterators. Use as a context."""
+    """`GraderClient` without `await`: the same arguments and methods, from any thread; streams are iterators. Use as a context."""
 
     def __init__(self, address: str, **options: Any) -> None:
-        with unscored():
-            self._client = GraderClient(address, **options)
+        self._client = GraderClient(address, **options)
 
     def __enter__(self) -> Self:
         background().run(self._client.__aenter__())
@@ -129,13 +204,16 @@ class SyncGraderClient:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._client, name)
         if inspect.isasyncgenfunction(method):
-            return lambda *args, **options: _iterate(method(*args, **options))
-        return lambda *args, **options: background().run(method(*args, **options))
+            return lambda *arguments, **options: _iterate(method(*arguments, **options))
+        return lambda *arguments, **options: background().run(method(*arguments, **options))
 
 
 def _iterate(stream: Any) -> Iterator[Any]:
+    async def following() -> Any:
+        return await anext(stream, None)
+
     try:
-        while (item := background().run(anext(stream, None))) is not None:
-            yield item
+        while (message := background().run(following())) is not None:
+            yield message
     finally:
         background().run(stream.aclose())
