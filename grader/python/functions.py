@@ -34,17 +34,17 @@ _HALF_TOLERANCE = {"atol": 1e-2, "rtol": 1e-2}
 
 def kernel_source(kernel: Callable[..., Any]) -> str:
     """Return the text of a function's module; of one that is a script or a notebook, what the function uses of it. UsageError."""
-    module = sys.modules.get(getattr(_plain(kernel), "__module__", None) or "")
-    if module is None or module.__name__ == "__main__" or not getattr(module, "__file__", None):
-        return function_source(kernel)
-    return inspect.getsource(module)
+    _text(kernel)
+    module = sys.modules.get(_plain(kernel).__module__)
+    is_file = module is not None and module.__name__ != "__main__" and getattr(module, "__file__", None)
+    return inspect.getsource(module) if module and is_file else function_source(kernel)
 
 
 def function_source(function: Callable[..., Any]) -> str:
     """Return a module that defines a function, and what it uses: modules, constants, and functions of its own module. UsageError."""
-    pieces = {"": "from __future__ import annotations"}
-    _collect(_plain(function), pieces)
-    return "\n\n".join(pieces.values()) + "\n"
+    values, texts = dict[str, Any](), ["from __future__ import annotations"]
+    _collect(function, values, texts)
+    return "\n\n".join(texts) + "\n"
 
 
 def _plain(function: Any) -> Any:
@@ -52,21 +52,31 @@ def _plain(function: Any) -> Any:
     return inspect.unwrap(getattr(function, "fn", None) or getattr(function, "py_func", None) or function)
 
 
-def _collect(function: Any, pieces: dict[str, str]) -> None:
-    name = getattr(function, "__name__", repr(function))
+def _text(function: Any) -> str:
+    plain = _plain(function)
+    name = getattr(plain, "__name__", repr(plain))
     try:
-        text = textwrap.dedent(inspect.getsource(function))
+        text = textwrap.dedent(inspect.getsource(plain))
     except (OSError, TypeError):
         raise UsageError(f"sources: {name} has no source in Python; write it as a function in a file or a notebook") from None
-    if name == "<lambda>":
-        raise UsageError("sources: a lambda has no source of its own; write it with def")
-    pieces[name] = ""  # so that functions may call each other
-    nonlocals = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
-    values = {**(getattr(function, "__globals__", None) or vars(sys.modules[function.__module__])), **nonlocals}
-    for used in sorted(_free_names(symtable.symtable(text, name, "exec"))):
-        if used in values and used not in pieces:
-            _bind(used, values[used], function, pieces)
-    pieces[name] = pieces.pop(name) or text.rstrip()  # behind what it uses
+    if name == "<lambda>" or inspect.ismethod(plain) or (plain is not function and not text.startswith("@")):
+        kind = "a lambda" if name == "<lambda>" else "a method" if plain is function else "wrapped where its source does not say so"
+        raise UsageError(f"sources: {name} is {kind}; write a function with def, and decorators above it")
+    return text.rstrip()
+
+
+def _collect(function: Any, values: dict[str, Any], texts: list[str]) -> None:
+    plain, text = _plain(function), _text(function)
+    values[plain.__name__] = function
+    nonlocals = inspect.getclosurevars(plain).nonlocals if inspect.isfunction(plain) else {}
+    names = {**(getattr(plain, "__globals__", None) or vars(sys.modules[plain.__module__])), **nonlocals}
+    for name in sorted({*_free_names(symtable.symtable(text, plain.__name__, "exec"))} & {*names}):
+        if name not in values:
+            values[name] = names[name]
+            _bind(name, plain, values, texts)
+        elif values[name] is not names[name] and not (_is_constant(values[name]) and repr(values[name]) == repr(names[name])):
+            raise UsageError(f"sources: {plain.__name__} and what it uses have two things that are called {name!r}; rename one")
+    texts.append(text)  # behind what it uses
 
 
 def _free_names(table: symtable.SymbolTable) -> Iterator[str]:
@@ -76,25 +86,26 @@ def _free_names(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _free_names(child)
 
 
-def _bind(name: str, value: Any, function: Any, pieces: dict[str, str]) -> None:
-    plain, module = _plain(value), getattr(_plain(value), "__module__", None)
+def _bind(name: str, user: Any, values: dict[str, Any], texts: list[str]) -> None:
+    value, plain = values[name], _plain(values[name])
+    module = getattr(plain, "__module__", None) or ""
     if isinstance(value, ModuleType):
-        pieces[name] = f"import {value.__name__} as {name}"
+        texts.append(f"import {value.__name__} as {name}")
     elif _is_constant(value):
-        pieces[name] = f"{name} = {value!r}"
+        texts.append(f"{name} = {value!r}")
     elif str(value).startswith("torch.") and type(value).__module__ == "torch":  # a dtype
-        pieces[name] = f"import torch\n{name} = {value}"
-    elif module and module != function.__module__ and getattr(plain, "__qualname__", ".").isidentifier():
-        pieces[name] = f"from {module} import {plain.__qualname__} as {name}"
-    elif inspect.isfunction(plain) or inspect.isclass(plain):
-        _collect(plain, pieces)
+        texts.append(f"import torch\n{name} = {value}")
+    elif module != user.__module__ and getattr(sys.modules.get(module), getattr(plain, "__name__", ""), None) is value:
+        texts.append(f"from {module} import {plain.__name__} as {name}")
+    elif name == getattr(plain, "__name__", "") and (inspect.isfunction(plain) or inspect.isclass(plain)):
+        _collect(value, values, texts)
     else:
-        text = f"{function.__name__} uses {name!r}, which is of type {type(value).__name__} and can't be sent"
-        raise UsageError(f"sources: {text}; pass it as an argument, or make it a number or a text")
+        text = f"{user.__name__} uses {name!r}, which is of type {type(value).__name__} and can't be sent"
+        raise UsageError(f"sources: {text}; pass it as an argument, make it a number or a text, or a function of that name")
 
 
 def _is_constant(value: object) -> bool:
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return all(map(_is_constant, value))
     return value is None or (type(value) in (bool, int, float, str) and repr(value) not in ("inf", "-inf", "nan"))
 
@@ -195,7 +206,11 @@ def _dtype(name: str, value: Any) -> str:
 def _distribution(value: Any) -> dict[str, Any]:
     if not _shape(value):
         return {"kind": "constant", "high": float(value)}
-    return {"kind": "integers", "low": float(value.min()), "high": float(value.max())} if "int" in str(value.dtype) else {}
+    if "int" not in str(value.dtype):
+        return {}
+    if (low := float(value.min())) == (high := float(value.max())):
+        raise ValueError("all integers of an example are the same, so that each would be; give their range")
+    return {"kind": "integers", "low": low, "high": high}
 
 
 def _toml(value: object) -> str:

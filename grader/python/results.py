@@ -82,7 +82,7 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """What decided it, such as "UNWRITTEN_OUTPUT"."""
+        """Deciding fact, such as "UNWRITTEN_OUTPUT"."""
         return self.report.reason
 
     @property
@@ -111,7 +111,7 @@ class Result:
 
     @property
     def findings(self) -> tuple[report_pb2.SanitizerFinding, ...]:
-        """What the emulated device's sanitizer saw, the likeliest cause first."""
+        """Observations of the emulated device's sanitizer, the likeliest cause first."""
         return tuple(self.report.profile.findings)
 
     def reward(self, *, right: float = 0.3, full_speedup: float = 8.0, baseline: str = "eager") -> float:

@@ -22,8 +22,8 @@ def graded(verdict="ACCEPTED", low=None, **fields):
 def test_import_is_light():
     """The control: the function itself needs the client."""
     program = "import sys, grader; print(*sys.modules); grader.grade; print('grpc' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
-    modules, uses_grpc = done.stdout.splitlines()
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
+    modules, uses_grpc = ended.stdout.splitlines()
     assert not {"grpc", "torch", "numpy", "sqlalchemy", "pydantic", "rich"} & {*modules.split()} and uses_grpc == "True"
 
 
@@ -54,6 +54,15 @@ def test_html_shows_the_report_and_escapes_what_the_kernel_wrote():
 
 def test_a_failure_survives_a_process_boundary():
     """As that of a pool's worker does."""
-    copy = pickle.loads(pickle.dumps(grader.KernelInvalid("it is empty", reason="R", code="C", name="submissions/1")))
-    assert isinstance(copy, grader.KernelInvalid) and str(copy) == "it is empty"
-    assert (copy.reason, copy.code, copy.name) == ("R", "C", "submissions/1")
+    copy = pickle.loads(pickle.dumps(grader.KernelInvalid("it is empty", "INVALID_SUBMISSION")))
+    assert isinstance(copy, grader.KernelInvalid) and (str(copy), copy.reason) == ("it is empty", "INVALID_SUBMISSION")
+
+
+@pytest.mark.slow
+def test_a_caller_is_checked_by_mypy(tmp_path):
+    """With --strict, a right call passes; a wrong option and a wrong kernel do not."""
+    right = 'import grader\nreward: float = grader.grade({"kernel.py": "x"}, "sum", mode="test").reward()\n'
+    (tmp_path / "caller.py").write_text(right + 'grader.grade("a", "b", mod="test")\ngrader.grade(1, "b")\n')
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "caller.py"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert [line.split(":")[1] for line in ended.stdout.splitlines() if ": error:" in line] == ["3", "4"], ended.stdout
