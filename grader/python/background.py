@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,6 +22,7 @@ from typing import Any, Self, TypeVar
 from grader.api import credentials
 from grader.api.client import GraderClient
 from grader.cli.session import dial
+from grader.errors import ServerUnreachable
 from grader.python import results
 from grader.python.results import CallInvalid, Unscored
 from grader.state_dir import FileStamp, stamp
@@ -39,10 +41,8 @@ _FORKED = (
 class Connection:
     """A client of a server that is named, and the calls on it. For the background loop, as is what is below it."""
 
-    client: GraderClient
-
-    def __init__(self) -> None:
-        self._room = asyncio.Semaphore(CALL_LIMIT)
+    def __init__(self, client: GraderClient) -> None:
+        self.client, self._room = client, asyncio.Semaphore(CALL_LIMIT)
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
@@ -66,6 +66,10 @@ class OwnServer(Connection):
     _ready: asyncio.Task[None] | None = None
     _call_count = 0
 
+    def __init__(self) -> None:
+        super().__init__(GraderClient("unix:"))  # until it is there
+        self._command = (*_COMMAND, datetime.now(UTC).isoformat())
+
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
         """Have it there for one call. Between calls another process that waits for the state directory gets its turn."""
@@ -74,8 +78,13 @@ class OwnServer(Connection):
             try:
                 if self._ready is None or (self._ready.done() and (self._process is None or self._process.poll() is not None)):
                     self._ready = asyncio.create_task(self._begin())
-                await asyncio.shield(self._ready)  # of all calls: one that is cancelled does not end it for the rest
-                yield
+                ready = self._ready
+                await asyncio.shield(ready)  # of all calls: one that is cancelled does not end it for the rest
+                try:
+                    yield
+                except ServerUnreachable:  # it was killed, though the system may not say so yet
+                    self._ready = None if self._ready is ready else self._ready
+                    raise
             finally:
                 self._call_count -= 1
 
@@ -87,7 +96,6 @@ class OwnServer(Connection):
                 assert self._process is not None and self._process.stdin is not None
                 with suppress(BrokenPipeError):
                     self._process.stdin.write(json.dumps(path).encode() + b"\n")
-                    self._process.stdin.flush()
                 return str((await self._answer())["problem"])
 
         return await asyncio.shield(asyncio.create_task(ask()))  # else the next call would read its answer
@@ -97,9 +105,7 @@ class OwnServer(Connection):
         process, self._process = self._process, None
         if process is None:
             return
-        assert process.stdin is not None
-        with suppress(OSError):
-            process.stdin.close()
+        process.terminate()  # a fork of the caller may have the pipe, too
         with suppress(TimeoutError):
             await asyncio.wait_for(self._answers.read(), _END_S)  # no thread waits: an interpreter that ends begins none
         process.kill()
@@ -107,7 +113,7 @@ class OwnServer(Connection):
 
     async def _begin(self) -> None:
         await self.close()  # one that was killed
-        self._process = subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self._process = subprocess.Popen(self._command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self._turn, self._answers = asyncio.Lock(), asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(self._answers)
         await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, self._process.stdout)
@@ -160,8 +166,8 @@ class Background:
             return self._own
         if (server, key) not in self._connections:
             stored = credentials.find(server)
-            connection = self._connections[server, key] = Connection()
-            connection.client = await dial(server, replace(stored, key=key) if key else stored, quiet=True).__aenter__()
+            client = await dial(server, replace(stored, key=key) if key else stored, quiet=True).__aenter__()
+            self._connections[server, key] = Connection(client)
         return self._connections[server, key]
 
     def _end(self) -> None:

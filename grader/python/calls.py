@@ -62,7 +62,7 @@ def grade(kernel: Kernel, problem: ProblemChoice, **options: Unpack[GradeOptions
 async def agrade(kernel: Kernel, problem: ProblemChoice, **options: Unpack[GradeOptions]) -> Result:
     """Grade a kernel as `grade` does, from any event loop. Cancelling it cancels the submission. Any number may run at a time: those for
     which a server has no room wait."""
-    return await asyncio.wrap_future(background().begin(_graded(notebook_progress(), kernel, problem, **options)))
+    return await asyncio.wrap_future(background().begin(_graded(ProgressDisplay(), kernel, problem, **options)))
 
 
 async def _graded(

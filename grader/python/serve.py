@@ -1,4 +1,7 @@
-"""The child process of `background.py`: a server as commands have it, until stdin ends. Needs the extras `server` and `judge`."""
+"""The child process of `background.py`: a server as commands have it, until stdin ends. Needs the extras `server` and `judge`.
+
+Its argument is the time when the caller began.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from grader.api.client import GraderClient
 from grader.cli import extras
 from grader.cli.exits import UsageError
 from grader.cli.session import ServerRequirement, Target, problem_roots
@@ -69,17 +73,21 @@ async def _serve(requests: asyncio.Queue[bytes], ready: asyncio.Event, answer: A
     target, state_dir = Target(), config.state_directory()
     problems = store.Problems.load(problem_roots(target), state_dir / config.IMPORTED_NAME)
     async with own_server.own_server(target, ServerRequirement.GRADE, problems) as client:
-        begin_time = datetime.now(UTC)
+        await _cancel_rest(client)
         answer(address=client.address, lock=str(state_dir / server_state.LOCK_NAME))
         ready.set()
         while line := await requests.get():
             with _answered(answer):
                 answer(problem=_add(problems, Path(json.loads(line))))
-        # Of a caller that was killed: the next server would grade what nobody waits for.
-        for submission in (await client.list_submissions(states=_UNFINISHED, page_size=1000)).submissions:
-            if submission.create_time.ToDatetime(UTC) >= begin_time:
-                with suppress(CallRefused):  # it has finished
-                    await client.cancel(submission.name)
+        await _cancel_rest(client)
+
+
+async def _cancel_rest(client: GraderClient) -> None:
+    """Cancel what the caller has submitted since it began, for nobody waits for it: the caller, or its server, was killed."""
+    for submission in (await client.list_submissions(states=_UNFINISHED, page_size=1000)).submissions:
+        if submission.create_time.ToDatetime(UTC) >= datetime.fromisoformat(sys.argv[1]):
+            with suppress(CallRefused):  # it has finished
+                await client.cancel(submission.name)
 
 
 def _add(problems: Any, path: Path) -> str:
