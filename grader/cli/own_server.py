@@ -19,6 +19,7 @@ from grader.dispatch.gpus import discover
 from grader.dispatch.lanes import JudgeProcess
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
+from grader.problems.store import Problems
 from grader.server.server_state import lock_holder
 from grader.views.sanitize import one_line
 
@@ -28,8 +29,8 @@ _DRAIN_S = 2.0  # what else was in the queue goes back to it
 
 
 @asynccontextmanager
-async def own_server(target: Target, need: ServerRequirement) -> AsyncIterator[GraderClient]:
-    """Run a server in this process and yield a client of it."""
+async def own_server(target: Target, need: ServerRequirement, problems: Problems | None = None) -> AsyncIterator[GraderClient]:
+    """Run a server in this process and yield a client of it. problems: None: those of the target."""
     state_dir = target.state_dir or state_directory()
     settings = Settings(state_dir=state_dir, problems=problem_roots(target), sandbox=target.sandbox, device=target.device, drain_s=_DRAIN_S)
 
@@ -50,7 +51,7 @@ async def own_server(target: Target, need: ServerRequirement) -> AsyncIterator[G
             running = extras.load("grader.server.running", "server")
             # Its one user reads at once what is wrong, and does not wait for a kernel that is not theirs.
             wiring = partial(running.wired, proving=False, make_judge=lambda kind, *gpu: JudgeProcess(kind, *gpu) if gpu[0] else judge)
-            server = running.embedded(settings, reader=need is ServerRequirement.READ, waiting=waiting, wiring=wiring)
+            server = running.embedded(settings, reader=need is ServerRequirement.READ, waiting=waiting, wiring=wiring, problems=problems)
             address = await stack.enter_async_context(server)
         except IsolationBroken as error:
             raise GraderFailed(f"{error}; 'grader-cli doctor' says more") from None

@@ -102,7 +102,7 @@ def _read_solution(path: Path, file_count: int, problem: str | None) -> Submitte
     if parse is None:
         raise UsageError(f"sources: {path.name} is no source file; for solution files {extensions.HOW_TO_INSTALL}")
     solution = parse(path, _content(path, limit_bytes=SOLUTION_LIMIT_BYTES), find_problem=not problem)
-    _check_size(solution.sources)
+    check_size(solution.sources)
     return replace(solution, problem_id=resource_id(PROBLEMS, problem)) if problem else solution
 
 
@@ -126,14 +126,15 @@ def read_sources(files: Sequence[Path]) -> tuple[SourceFile, ...]:
                     if header not in contents:
                         contents[header] = _content(header)
                         waiting.append(header)
-                        _check_size(tuple(SourceFile(path="", content=content) for content in contents.values()))
+                        check_size(tuple(SourceFile(path="", content=content) for content in contents.values()))
                     break
     sources = tuple(SourceFile(path=path.relative_to(top).as_posix(), content=content) for path, content in contents.items())
-    _check_size(sources)
+    check_size(sources)
     return sources
 
 
-def _check_size(sources: Sequence[SourceFile]) -> None:
+def check_size(sources: Sequence[SourceFile]) -> None:
+    """UsageError where they are larger than a server takes."""
     size = sum(len(source.content.encode()) for source in sources)
     if size > SOURCE_LIMIT_BYTES:
         raise UsageError(f"sources: {size:,} bytes in all, over the {SOURCE_LIMIT_BYTES:,} allowed; leave out what is not source text")
@@ -201,7 +202,7 @@ def file_name(content: str, language: str) -> str:
     if language in _FILE_NAMES:
         return _FILE_NAMES[language]
     if content.lstrip().startswith("{"):
-        raise UsageError("sources: standard input looks like a solution file; write it to a file that ends in .json, and submit that")
+        raise UsageError("sources: the text looks like a solution file; write it to a file that ends in .json, and submit that")
     lines = content.splitlines()  # up to Python's first import: a file that holds CUDA in a string begins with Python
     first = next((number for number, line in enumerate(lines) if line.startswith(("import ", "from "))), len(lines))
     return _FILE_NAMES["cuda" if any(word in "\n".join(lines[:first]) for word in _COMPILED) else "python"]

@@ -151,17 +151,17 @@ class Problems:
                 store.add(path, root if root.is_dir() and not path.is_symlink() else (path if path.is_dir() else path.parent).resolve())
         return store
 
-    def add(self, path: Path, root: Path | None = None) -> Problem:
+    def add(self, path: Path, root: Path | None = None, *, again: bool = False) -> Problem:
         """Read the problem at path, and no file outside root; None: outside the problem's directory.
 
-        The same problem twice is fine, two under one id are not.
+        The same problem twice is fine, two under one id are not. again: but one that was read at path before may have changed.
         """
         plug_in = detect_format(path)
         if plug_in is None:
             raise ProblemInvalid(str(path), f"is not a problem of a known format ({', '.join(formats())}){installation_hint()}")
         problem: Problem = plug_in.load(path, root=root)
         before = self._by_id.get(problem.problem_id)
-        if before is not None and before.digest != problem.digest:
+        if before is not None and before.digest != problem.digest and not (again and self._paths[problem.problem_id] == path):
             other_path = self._paths[problem.problem_id]
             raise ProblemInvalid(str(path), f"is another problem {problem.problem_id!r} than {other_path}; rename one, or leave one out")
         self._by_id[problem.problem_id], self._paths[problem.problem_id] = problem, path

@@ -91,10 +91,12 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(settings: Settings, wiring: Wiring, *, waiting: Callable[[str], None] | None = None) -> AsyncIterator[Serving]:
-    """Serve until the context is left, then drain. waiting: see `state_lock`."""
+async def serving(
+    settings: Settings, wiring: Wiring, *, waiting: Callable[[str], None] | None = None, problems: Problems | None = None
+) -> AsyncIterator[Serving]:
+    """Serve until the context is left, then drain. waiting: see `state_lock`. problems: None: those of the settings."""
     extensions.check_installed()
-    problems = Problems.load(settings.problems, settings.imported_path)
+    problems = problems or Problems.load(settings.problems, settings.imported_path)
     policy = submit_policy(settings, problems)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(state_lock(settings.state_dir, waiting))
@@ -224,7 +226,12 @@ async def _start(
 
 @asynccontextmanager
 async def embedded(
-    settings: Settings, *, reader: bool = False, waiting: Callable[[str], None] | None = None, wiring: Wiring = wired
+    settings: Settings,
+    *,
+    reader: bool = False,
+    waiting: Callable[[str], None] | None = None,
+    wiring: Wiring = wired,
+    problems: Problems | None = None,
 ) -> AsyncIterator[str]:
     """The address of a server that lives as long as the context.
 
@@ -239,7 +246,7 @@ async def embedded(
             # A copy of the toolchain takes seconds to make, and here nobody grades secrets for others.
             listen, resident = f"unix:/proc/self/fd/{descriptor}/{SOCKET_NAME}", settings.resident_toolchain or False
             here = settings.model_copy(update={"listen": listen, "resident_toolchain": resident})
-            async with reading(here) if reader else serving(here, wiring, waiting=waiting) as running:
+            async with reading(here) if reader else serving(here, wiring, waiting=waiting, problems=problems) as running:
                 yield running.address
         finally:
             os.close(descriptor)

@@ -46,6 +46,7 @@ async def state_lock(state_dir: Path, waiting: Callable[[str], None] | None = No
                 raise busy
             waiting(str(busy))
             waiting = lambda _: None  # noqa: E731  # said once is enough
+            os.utime(descriptor)  # a holder that can give way sees it
             await asyncio.sleep(RETRY_S)
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
