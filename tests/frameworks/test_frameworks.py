@@ -34,7 +34,7 @@ PACKAGES = ROOT / "examples/frameworks"
 RIGHT, WRONG = scripted_model.ANSWERS["right"], scripted_model.ANSWERS["wrong"]
 RECIPES = ("plain", "top-k", "scatter", "two-outputs", "ragged", "integer")
 TIMEOUT_S = 800
-KILLED_AFTER = 6  # submissions
+KILLED_AFTER = 4  # submissions with a verdict
 
 Rewards = dict[str, float | None]  # by problem; None: unscored
 
@@ -241,7 +241,7 @@ def test_a_server_that_is_killed_leaves_answers_unscored(place: Place, tmp_path:
             time.sleep(0.3)
 
     with grader_server(tmp_path) as (server, address):
-        place.env.update(GRADER_SERVER=address, GRADER_TIMEOUT_S="120")
+        place.env.update(GRADER_SERVER=address, GRADER_TIMEOUT_S="60")
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
         rewards = FRAMEWORKS[place.name](place)
