@@ -29,7 +29,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-core test-alone test-parallel check lint examples seeds formats public attack containment gpu size bench-build bench-latency proto clean setup setup-dev headers hooks
+.PHONY: help demo test test-all test-core test-alone test-parallel check lint examples seeds formats public attack containment frameworks gpu size bench-build bench-latency proto clean setup setup-dev headers hooks
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,12 @@ attack: setup-dev ## Attack the grader with every kernel of tests/exploits, ask 
 
 containment: setup-dev ## Run the containment suite twice in a row and name all that it left on this machine (CONTAINMENT_ARGS='--isolation docker')
 	@$(BIN)/python -m tools.containment $(CONTAINMENT_ARGS)
+
+# Where the frameworks' virtual environments are made; six gigabytes.
+FRAMEWORKS_DIR ?= build/frameworks
+frameworks: setup-dev ## Install verifiers, OpenEnv, NeMo Gym, Inspect and Harbor with their adapters, and run 20 problems in each; half an hour (FRAMEWORKS='inspect harbor' for some)
+	@examples/frameworks/install.sh $(FRAMEWORKS_DIR) $(FRAMEWORKS)
+	@GRADER_FRAMEWORKS_DIR=$(FRAMEWORKS_DIR) $(BIN)/python -m pytest -s tests/frameworks -n 0 -m frameworks
 
 gpu: $(if $(PYTHON),,setup-dev) ## On a GPU host: run the GPU tests, and write their tables to build/gpu (GPU_ARGS='-k "test_tril_matmul or test_same" --gpu-isolation docker'; GPU_ARGS=--help lists the options)
 	@$(or $(PYTHON),$(BIN)/python) -m pytest tests/gpu -m gpu -q --all-cases -o addopts=-ra --gpu-report build/gpu $(GPU_ARGS)

@@ -1,0 +1,103 @@
+"""The scoring function of examples/frameworks against a server whose grading is a fake; tests/frameworks runs it in each framework."""
+
+import asyncio
+import tomllib
+
+import pytest
+
+import grader
+from examples.frameworks import scripted_model
+from examples.frameworks.harbor.grader_harbor_mean import mean_of_scored
+from examples.frameworks.scoring import grader_scoring
+
+
+@pytest.fixture
+async def address(client, monkeypatch):
+    monkeypatch.setenv("GRADER_SERVER", client.address)
+    return client.address
+
+
+def answer(order):
+    return f'Here it is:\n```cuda\n// grade: {order}\nextern "C" void solve();\n```\nIt is right.'
+
+
+@pytest.mark.parametrize(("order", "reward"), [("accept", 1.0), ("wrong", 0.0)])
+async def test_a_verdict_is_a_reward(address, order, reward):
+    score = await grader_scoring.score(answer(order), "sum")
+    assert (score.reward, score.verdict == "ACCEPTED") == (reward, reward == 1.0)
+    assert score.name and score.feedback
+
+
+@pytest.mark.parametrize("order", ["fault", "bug"])
+async def test_a_failure_of_the_grader_is_no_reward(address, order):
+    with pytest.raises(grader.Unscored):
+        await grader_scoring.score(answer(order), "sum")
+
+
+async def test_a_call_that_ends_too_late_is_no_reward(address, monkeypatch):
+    monkeypatch.setenv("GRADER_TIMEOUT_S", "0.5")
+    with pytest.raises(grader.Unscored):
+        await grader_scoring.score(answer("hang"), "sum")
+
+
+async def test_a_server_that_is_not_there_is_no_reward(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADER_SERVER", f"unix:{tmp_path}/none")
+    monkeypatch.setenv("GRADER_TIMEOUT_S", "1")
+    with pytest.raises(grader.Unscored):
+        await grader_scoring.score(answer("accept"), "sum")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "only words",
+        "```cuda\nnot closed",
+        "```cuda\n  \n```",
+        "```cuda\nvoid other();\n```",
+        f"```cuda\n{'x' * 2_000_000}\n```",
+        "```cuda\n\ud800\n```",
+    ],
+)
+async def test_an_answer_that_is_no_kernel_gets_zero(address, grade, text):
+    """Were it unscored, a model could choose to be."""
+    score = await grader_scoring.score(text, "sum")
+    assert (score.reward, score.verdict, grade.attempts) == (0.0, grader_scoring.NOT_SUBMITTED, [])
+
+
+async def test_a_problem_that_does_not_exist_is_no_reward(address):
+    """It is not the model that chooses the problem."""
+    with pytest.raises(grader.Unscored):
+        await grader_scoring.score(answer("accept"), "absent")
+
+
+async def test_a_path_in_an_answer_is_a_text(address, tmp_path):
+    """The kernel at that path would be accepted."""
+    path = tmp_path / "kernel.cu"
+    path.write_text('extern "C" void solve();\n', "utf-8")
+    score = await grader_scoring.score(f"```cuda\n{path}\n```", "sum")
+    assert (score.reward, score.verdict) == (0.0, grader_scoring.NOT_SUBMITTED)
+
+
+def test_the_last_block_counts():
+    text = "```cuda\nfirst\n```\nbetter:\n```python\nsecond\n```\n"
+    assert grader_scoring.files(text) == {"kernel.py": "second\n"}
+
+
+async def test_a_prompt_names_the_problem_and_its_signature(address):
+    prompts = await asyncio.to_thread(grader_scoring.prompts)
+    assert sorted(prompts) == ["other", "sum"]
+    assert "`problems/sum`" in prompts["sum"] and "void solve(" in prompts["sum"] and "```cuda" in prompts["sum"]
+
+
+def test_the_mean_for_harbor_leaves_out_what_is_unscored():
+    assert mean_of_scored(['{"reward": 1.0}', "null", '{"reward": 0.0}']) == {"mean_of_scored": 0.5, "scored": 2, "unscored": 1}
+    assert mean_of_scored(["null"]) == {"scored": 0, "unscored": 1}
+
+
+def test_the_scripted_model_has_twenty_answers_ten_of_them_right():
+    answers = tomllib.loads((scripted_model.HERE / "answers.toml").read_text("utf-8"))
+    assert (len(answers["right"]), len(answers["wrong"])) == (10, 10)
+    for name in answers["right"]:
+        assert scripted_model.kernel(name).startswith("// expect: ACCEPTED\n")
+    for name in answers["wrong"]:
+        assert "ACCEPTED" not in scripted_model.kernel(name).split("\n")[0]
