@@ -68,7 +68,7 @@ async def read_stdin(language: str, problem: str | None) -> SubmittedFiles:
 def from_text(content: str, language: str, problem: str | None, name: str) -> SubmittedFiles:
     """Take a text for the one source of a kernel. name: what the text is called in errors."""
     source = SourceFile(path=file_name(content, language), content=content)
-    _check_size((source,))
+    check_size((source,))
     return _with_problem((source,), Path.cwd(), problem, name, "")
 
 

@@ -62,18 +62,18 @@ async def grade(lease: Lease, host: Host, *, pipeline: Grade = pipeline.grade) -
 
 def is_screened(lease: Lease, host: Host) -> bool:
     """Return whether a kernel is graded on the emulated device first. In a competition all are judged by one rule, on its device."""
-    new = lease.submission.new
-    if not (new.cascade or lease.problem.cascade) or new.competition_id or new.mode not in CORE_MODES:
+    submission = lease.submission.new
+    if not (submission.cascade or lease.problem.cascade) or submission.competition_id or submission.mode not in CORE_MODES:
         return False
-    with host.seat(new.device_kind) as seat:
+    with host.seat(submission.device_kind) as seat:
         return seat.gpu is not None
 
 
 async def screened(lease: Lease, host: Host, pipeline: Grade) -> AsyncGenerator[wire.Fact, None]:
     """Yield what the stage is about, then its Screening; of a wrong answer the facts that a report is drawn from, too."""
     facts, failed, problem = list[wire.Fact](), False, small(lease)
-    new = replace(lease.submission.new, device_kind=devices.EMULATED, mode=wire.Mode.TEST)
-    lease = replace(lease, problem=problem, submission=replace(lease.submission, new=new))
+    test = replace(lease.submission.new, device_kind=devices.EMULATED, mode=wire.Mode.TEST)
+    lease = replace(lease, problem=problem, submission=replace(lease.submission, new=test))
     count = len(problem.spec.workloads)
     if not count:
         yield wire.Screening(outcome=ScreeningOutcome.SKIPPED, detail="the problem has no workload that is small enough")

@@ -59,7 +59,7 @@ def verdict_name(report: report_pb2.Report) -> str:
 
 
 def screening(stage: report_pb2.Screening) -> str:
-    """What came of the stage on the emulated device, as a line."""
+    """The outcome of the stage on the emulated device, as a line."""
     detail = f" ({stage.detail})" if stage.detail else ""
     duration_s = stage.duration.ToNanoseconds() / 1e9
     return f"emulated device first: {words(stage, 'outcome')}{detail}, {stage.workload_count} workloads, {duration_s:.1f} s"

@@ -1,1 +1,1 @@
-"""What coding agents use: `grader-cli mcp`, and the page that `grader-cli init --skill` writes."""
+"""Tools of coding agents: `grader-cli mcp`, and the page that `grader-cli init --skill` writes."""

@@ -33,7 +33,7 @@ async def mcp_command(
         raise UsageError("this command needs a package that is not installed: pip install './grader_extensions[mcp]' in a clone")
     from grader_extensions.agents.mcp_server import mcp_server  # the package is an extra, and takes a second to import
 
-    own = tuple(problems or ())
-    target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, problem_dirs=own, restart_s=AWAY_S)
+    directories = tuple(problems or ())
+    target = Target(server=server, state_dir=state_dir, sandbox=sandbox, device=device, problem_dirs=directories, restart_s=AWAY_S)
     await mcp_server(target, Path.cwd()).run_stdio_async()
     return Exit.DONE

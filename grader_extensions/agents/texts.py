@@ -18,8 +18,8 @@ def submission_text(submission: submission_pb2.Submission, line_limit: int) -> s
     verdict, *lines = plain_lines(report.render(submission, brief=True), LINE_CHARS)
     about = f"{submission.name} for {submission.problem}, mode {words(submission, 'mode')}, on {submission.report.environment.device_kind}"
     quoted = [f"| {line}" for line in lines[:line_limit]]
-    more = [f"and {len(lines) - line_limit} more lines: explain it with a larger `lines`"] if len(lines) > line_limit else []
-    return "\n".join([verdict, one_line(about), QUOTED, *quoted, *more])
+    omission = [f"and {len(lines) - line_limit} more lines: explain it with a larger `lines`"] if len(lines) > line_limit else []
+    return "\n".join([verdict, one_line(about), QUOTED, *quoted, *omission])
 
 
 def problem_text(problem: problem_pb2.Problem, language: str) -> str:

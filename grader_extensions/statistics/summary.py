@@ -116,7 +116,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     graded = [entry for samples in by_problem.values() for entry in samples]
     accepted = [entry for entry in graded if entry["accepted"]]
     figures = [figure for samples in by_problem.values() if (figure := _estimate(_best(samples)))]
-    most = max(map(len, by_problem.values()), default=0)
+    sample_limit = max(map(len, by_problem.values()), default=0)
     return {
         "submissions": len(rows),
         "not_graded": Counter(" ".join(filter(None, (entry["state"], entry["error"]))) for entry in rows if not entry["verdict"]),
@@ -125,7 +125,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
         "verdicts": Counter(" ".join(filter(None, (entry["verdict"], entry["reason"]))) for entry in graded),
         "accepted": len(accepted),
         "correct_rate": len(accepted) / len(graded) if graded else None,
-        "pass_at_k": {k: _pass_at(k, by_problem) for k in (1 << exponent for exponent in range(most.bit_length()))},
+        "pass_at_k": {k: _pass_at(k, by_problem) for k in (1 << exponent for exponent in range(sample_limit.bit_length()))},
         "accepted_without_speedup": sum(not entry["speedup"] for entry in accepted),
         # Where no accepted submission has a speedup, as in mode test, nothing is known of speed.
         "fast_p": {f"{p:g}": _fast(p, by_problem) for p in THRESHOLDS} if graded and (figures or not accepted) else None,
