@@ -46,6 +46,7 @@ class GradeOptions(TypedDict, total=False):
     entry: str  # "": the problem's
     tags: Sequence[str]
     timeout_s: float | None  # for all of it; then the submission is cancelled
+    cascade: bool  # on the emulated device first, where it would run on a GPU
     skip_sanitizer: bool  # do not look for the causes of a wrong result on the emulated device
 
 
@@ -78,6 +79,7 @@ async def _graded(
     entry: str = "",
     tags: Sequence[str] = (),
     timeout_s: float | None = None,
+    cascade: bool = False,
     skip_sanitizer: bool = False,
 ) -> Result:
     try:
@@ -87,8 +89,15 @@ async def _graded(
             path = _problem_path(problem)
             if callable(kernel) and not entry and not isinstance(kernel, type):
                 entry = getattr(kernel, "__name__", "")
-            order = submission_pb2.Submission(language=language, entry=entry, mode=f"MODE_{mode.upper()}", tags=tags)
-            order.device_kind, order.skip_sanitizer = "" if device == "auto" else device, skip_sanitizer
+            order = submission_pb2.Submission(
+                language=language,
+                entry=entry,
+                device_kind="" if device == "auto" else device,
+                mode=f"MODE_{mode.upper()}",
+                tags=tags,
+                skip_sanitizer=skip_sanitizer,
+                cascade=cascade,
+            )
             message = build_submission(_files(kernel, path.name if path else resource_id(PROBLEMS, str(problem)), language), order)
             async with asyncio.timeout(timeout_s):
                 connection = await background().connection(server or os.environ.get("GRADER_SERVER"), key)
