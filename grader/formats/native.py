@@ -139,7 +139,8 @@ def _check_index(part: Part, dtype: str, axes: Mapping[str, int]) -> None:
 
 
 NAME = "native"
-LAYOUT = "a directory with problem.toml and reference.py"
+FILE_NAME = "problem.toml"
+LAYOUT = f"a directory with {FILE_NAME} and reference.py"
 SECRET_SIZES = True
 RANK_LIMIT, AXIS_LIMIT, OUTPUT_LIMIT = 8, 16, 8  # what the gate between judge and runner has room for
 
@@ -306,7 +307,7 @@ class _ProblemFile(StrictModel):
 
 def matches(path: Path) -> bool:
     """Return whether a problem of this format lies at path."""
-    return (path / "problem.toml").is_file()
+    return (path / FILE_NAME).is_file()
 
 
 def load(path: Path, *, root: Path | None = None) -> Problem:

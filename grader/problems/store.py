@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from grader import extensions
 from grader.errors import ProblemInvalid, ProblemNotFound
-from grader.formats import detect_format, expected_layouts, formats, installation_hint
+from grader.formats import detect_format, expected_layouts, formats, installation_hint, native
 from grader.model import ID_LIMIT_CHARS, Problem
 from grader.state_dir import FileStamp, stamp
 
@@ -152,10 +152,11 @@ class Problems:
         return store
 
     def add(self, path: Path, root: Path | None = None, *, again: bool = False) -> Problem:
-        """Read the problem at path, and no file outside root; None: outside the problem's directory.
+        """Read the problem at path, and no file outside root; None: outside the problem's directory. A problem.toml stands for that.
 
         The same problem twice is fine, two under one id are not. again: but one that was read at path before may have changed.
         """
+        path = path.parent if path.name == native.FILE_NAME else path
         plug_in = detect_format(path)
         if plug_in is None:
             raise ProblemInvalid(str(path), f"is not a problem of a known format ({', '.join(formats())}){installation_hint()}")

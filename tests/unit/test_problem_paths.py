@@ -4,9 +4,16 @@ import pytest
 
 from grader.errors import ProblemInvalid
 from grader.formats import native
+from grader.problems.store import Problems
 from tests import fakes
 
 OUTSIDE = "is outside the problem set"
+
+
+def test_a_problem_is_named_by_its_file_too(tmp_path):
+    """As people complete paths."""
+    fakes.write_problem(tmp_path)
+    assert Problems().add(tmp_path / "sum" / "problem.toml") == Problems().add(tmp_path / "sum")
 
 
 @pytest.mark.parametrize("file", ["problem.toml", "reference.py"])
