@@ -1,8 +1,8 @@
 """Grades a kernel on the emulated device before it gets a GPU, and ends there where its answer is wrong (`Submission.cascade`).
 
 Only an answer that was computed and is wrong ends a grading: rules of CUDA are the same on both devices. What the emulated device can't
-compile or load, what crashes on it, and what it does not end in time goes on to the GPU, which decides. So does every right answer: this
-stage never accepts.
+compile or load, what crashes on it, a launch that it refuses, and what it does not end in time goes on to the GPU, which decides. So does
+every right answer: this stage never accepts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ WRONG = frozenset(
         TrialOutcome.WRONG_DTYPE,
         TrialOutcome.INPUT_MODIFIED,
         TrialOutcome.OUT_OF_BOUNDS,
-        TrialOutcome.DEVICE_FAULT,
     )
 )
 
@@ -63,7 +62,7 @@ async def grade(lease: Lease, host: Host, *, pipeline: Grade = pipeline.grade) -
 def is_screened(lease: Lease, host: Host) -> bool:
     """Return whether a kernel is graded on the emulated device first. In a competition all are judged by one rule, on its device."""
     submission = lease.submission.new
-    if not (submission.cascade or lease.problem.cascade) or submission.competition_id or submission.mode not in CORE_MODES:
+    if not submission.cascade or submission.competition_id or submission.mode not in CORE_MODES:
         return False
     with host.seat(submission.device_kind) as seat:
         return seat.gpu is not None
@@ -75,8 +74,11 @@ async def screened(lease: Lease, host: Host, pipeline: Grade) -> AsyncGenerator[
     test = replace(lease.submission.new, device_kind=devices.EMULATED, mode=wire.Mode.TEST)
     lease = replace(lease, problem=problem, submission=replace(lease.submission, new=test))
     count = len(problem.spec.workloads)
-    if not count:
-        yield wire.Screening(outcome=ScreeningOutcome.SKIPPED, detail="the problem has no workload that is small enough")
+    obstacle = "" if count else "the problem has no workload that is small enough"
+    if any("numba" in source.content for source in test.sources):
+        obstacle = "Numba's simulator computes with integers of any size"
+    if obstacle:
+        yield wire.Screening(outcome=ScreeningOutcome.SKIPPED, detail=obstacle)
         return
     try:
         async with aclosing(cast(AsyncGenerator[wire.Fact, None], pipeline(lease, host))) as stage:
@@ -87,7 +89,8 @@ async def screened(lease: Lease, host: Host, pipeline: Grade) -> AsyncGenerator[
                 facts.append(fact)
                 if (decision := first_failure((fact,))) is None:
                     continue
-                if not isinstance(fact, wire.Trial) or fact.outcome not in WRONG:
+                # Where a call of CUDA failed, the launch may ask for more than the emulated device has.
+                if not isinstance(fact, wire.Trial) or fact.outcome not in WRONG or fact.cuda_error:
                     detail = f"{decision[0]} {decision[1]}: {decision[2]}"
                     yield wire.Screening(outcome=ScreeningOutcome.INCONCLUSIVE, detail=detail, workload_count=count)
                     return

@@ -159,7 +159,7 @@ def check_submission(
         precision=message.precision if message.HasField("precision") else None,
         measure_s=message.measure_duration.ToNanoseconds() / 1e9 if message.HasField("measure_duration") else None,
         skip_sanitizer=message.skip_sanitizer,
-        cascade=message.cascade,
+        cascade=message.cascade or (problem.cascade and mode in CORE_MODES),
     )
     allow_cached, batch = request.allow_cached_result, request.batch
     return Accepted(submission=submission, problem=problem, request_id=request.request_id, allow_cached=allow_cached, batch=batch)

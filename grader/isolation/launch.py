@@ -28,7 +28,7 @@ BOOT = "import sys; sys.path[:0] = {lib!r}.split(':'); from sandbox.box_init imp
 
 def yields(spec: BoxSpec, settings: BoxSettings) -> bool:
     """Return whether a box gives way to the judge of a GPU and to the boxes beside it."""
-    return settings.yields_cores and spec.gpu is None
+    return settings.yields_cores and spec.gpu is None and spec.purpose is not Purpose.BUILD
 
 
 def rlimits(limits: Limits, *, process_count: int | None) -> dict[str, int]:

@@ -17,7 +17,7 @@ class BoxSettings:
     runtime_dir: a directory of this server alone; made if missing. Not on a `noexec` mount if artifacts are run from it.
     box_root: "host" (the host's toolchain and Python environment, read-only) or "image:NAME" (docker only).
     memory_toolchain_dir: the copy of the host's toolchain in memory, which boxes see; None: they see the files on disk.
-    yields_cores: whether boxes without a GPU give way to all else, since the host has a GPU whose time is dearer.
+    yields_cores: whether boxes that run kernels without a GPU give way to all else, since the host has a GPU whose time is dearer.
     hidden_paths: never visible in a box, should they lie below a bound path; the problems' directory for one.
     """
 

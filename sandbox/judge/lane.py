@@ -22,20 +22,21 @@ import torch
 from sandbox.devices import Device
 from sandbox.judge.baseline import PASSED, Baseline, BaselineRun, runner_job
 from sandbox.judge.explain import explain
-from sandbox.judge.library_use import OBSERVE_S, LibraryUse, own_share
+from sandbox.judge.library_use import LibraryUse, own_share
 from sandbox.judge.measure import measure
 from sandbox.judge.references import ReferenceFailed, Task, load_task, redact_reference_errors
 from sandbox.judge.runner_link import NoRunner, RunnerLink, Silence, accept, box_load, connect, is_ok
 from sandbox.judge.timing import LookAllowance, TimingSetup, outdated, physical_floor_ns
 from sandbox.judge.trial import RunOptions, WorkloadContext, byte_count, judge_run, run, working_bytes
 from sandbox.protocol import wire
-from sandbox.protocol.gate import Call, GateViolated, Operation
+from sandbox.protocol.gate import Call, GateViolated, Operation, Status
 from sandbox.protocol.languages import languages
 from sandbox.protocol.signatures import rule_of
 
 PROFILE_S, PROFILE_FACTOR = 60.0, 20  # for profilers themselves; a launch under one takes longer
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
 OBSERVED_LAUNCH_NS = 200_000_000  # a kernel that takes longer is not launched once more to be observed
+OBSERVED_S = 10.0  # for that launch under a profiler
 
 
 class RestartNeeded(Exception):
@@ -275,9 +276,9 @@ def _measure(
         if isinstance(fact, wire.Measurement) and job.mode is wire.Mode.BENCHMARK and workload is measured_workloads(problem, job.mode)[-1]:
             launch_ns = statistics.median(fact.certified.durations_ns)
             # A profiler may break a kernel that is right, so it is used where another process can be judged.
-            if launch_ns <= OBSERVED_LAUNCH_NS and (clock.reused or clock.trusted.device.CLOCK is wire.Clock.HOST):
-                reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVE_S + problem.trial_s)).reply
-                if isinstance(reply, Silence) and clock.reused:
+            if launch_ns <= OBSERVED_LAUNCH_NS and clock.reused:
+                reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVED_S)).reply
+                if isinstance(reply, Silence) or reply.status not in (Status.OK, Status.RAISED):  # raised: there is no profiler
                     raise RestartNeeded(wire.RestartCause.UNOBSERVED)
                 fact = replace(fact, own_share=own_share(reply.message, subject.artifact) if is_ok(reply) else None)
         yield fact

@@ -266,15 +266,17 @@ async def test_nothing_of_the_servers_environment_gets_in(isolation, slot, monke
     assert b"'WANTED': 'yes'" in ended.output
 
 
-@pytest.mark.parametrize("yields", [True, False])
-async def test_a_box_without_a_gpu_gives_way_where_the_host_has_one(isolation_name, settings, slot, yields):
-    """By its niceness; a container by its share of the cores (tests/unit/test_isolation_gpu.py)."""
+@pytest.mark.parametrize(("purpose", "yields"), [(Purpose.RUN, True), (Purpose.RUN, False), (Purpose.BUILD, True)])
+async def test_a_kernel_without_a_gpu_gives_way_where_the_host_has_one(isolation_name, settings, slot, purpose, yields):
+    """By its niceness; a container by its share of the cores (tests/unit/test_isolation_gpu.py). Builds do not: each has a
+    limit of time, and GPU boxes of others could take it."""
     isolation = make(isolation_name, replace(settings, yields_cores=yields))
     try:
-        ended = await ending_of(isolation, spec_of(slot, "print(os.nice(0))"))
+        ended = await ending_of(isolation, spec_of(slot, "print(os.nice(0))", purpose=purpose))
     finally:
         await isolation.close()
-    assert int(ended.output) == os.nice(0) + (launch.YIELDING_NICENESS if yields and isolation_name != "docker" else 0)
+    gives_way = yields and purpose is Purpose.RUN and isolation_name != "docker"
+    assert int(ended.output) == os.nice(0) + (launch.YIELDING_NICENESS if gives_way else 0)
 
 
 CRASHING_SERVER = """

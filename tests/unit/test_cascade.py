@@ -8,7 +8,7 @@ import pytest
 
 from grader.errors import JudgeBroken, NoSuchDevice, ProblemBroken
 from grader.grading import cascade
-from grader.model import Verdict
+from grader.model import SourceFile, Verdict
 from grader.verdict.fold import fold
 from sandbox.protocol import wire
 from sandbox.protocol.wire import BuildOutcome, LoadOutcome, ScreeningOutcome, TrialOutcome
@@ -31,13 +31,13 @@ class Host:
         yield SimpleNamespace(gpu=None if device_kind == "emulated" else self.gpu)
 
 
-def lease(*, cascade=True, policy=False, mode=wire.Mode.BENCHMARK, competition_id="", sizes=(4, 1 << 21)):
+def lease(*, cascade=True, text="", mode=wire.Mode.BENCHMARK, competition_id="", sizes=(4, 1 << 21)):
     problem = fakes.problem()
     workloads = tuple(replace(problem.spec.workloads[0], workload_id=f"n{size}", axes={"n": size}) for size in sizes)
-    problem = replace(problem, cascade=policy, spec=replace(problem.spec, workloads=workloads, trial_s=60.0))
-    return fakes.lease(
-        replace(fakes.new_submission(), cascade=cascade, mode=mode, competition_id=competition_id, device_kind="cuda"), problem
-    )
+    problem = replace(problem, spec=replace(problem.spec, workloads=workloads, trial_s=60.0))
+    sources = (SourceFile(path="kernel.py", content=text),)
+    new = replace(fakes.new_submission(), sources=sources, cascade=cascade, mode=mode, competition_id=competition_id, device_kind="cuda")
+    return fakes.lease(new, problem)
 
 
 async def graded(lease, emulated, host=None):
@@ -92,6 +92,14 @@ async def test_a_failure_that_is_no_wrong_answer_goes_on_to_the_gpu(emulated, ou
     assert facts.count(BUILD) == 1 and facts[-2] == RIGHT[-1]  # nothing of the emulated device's is in the report
 
 
+async def test_a_launch_that_was_refused_goes_on_to_the_gpu():
+    """It may ask for more multiprocessors or blocks of a cluster than are emulated. The control: without an error the answer is wrong."""
+    for error, count in (("cudaErrorCooperativeLaunchTooLarge (8 fit)", 2), ("", 1)):
+        trial = replace(fakes.trial("n4", outcome=TrialOutcome.UNWRITTEN), cuda_error=error)
+        _, leases = await graded(lease(), [*RIGHT[:3], trial])
+        assert len(leases) == count
+
+
 async def test_a_fault_after_the_verdict_is_ours():
     """It does not send a wrong kernel to the GPU."""
     with pytest.raises(JudgeBroken):
@@ -109,8 +117,10 @@ async def test_the_stage_is_a_test_of_the_smallest_workloads():
     assert stage.step is wire.Step.SCREEN and device.begin_ns == stage.duration_ns == screening(facts).duration_ns > 0
 
 
-async def test_large_workloads_only_skip_it():
-    facts, leases = await graded(lease(sizes=(1 << 21,)), [])
+@pytest.mark.parametrize("settings", [{"sizes": (1 << 21,)}, {"text": "from numba import cuda"}], ids=["large", "Numba"])
+async def test_what_the_emulated_device_is_no_judge_of_skips_it(settings):
+    """Numba's simulator has integers that do not wrap."""
+    facts, leases = await graded(lease(**settings), [])
     assert screening(facts).outcome is ScreeningOutcome.SKIPPED and len(leases) == 1
 
 
@@ -118,7 +128,6 @@ async def test_large_workloads_only_skip_it():
     ("settings", "gpu", "count"),
     [
         ({"cascade": False}, GPU, 1),
-        ({"cascade": False, "policy": True}, GPU, 2),
         ({}, None, 1),
         ({"competition_id": "cup"}, GPU, 1),
         ({"mode": wire.Mode.RANKED}, GPU, 2),
@@ -126,6 +135,6 @@ async def test_large_workloads_only_skip_it():
     ],
 )
 async def test_who_is_screened(settings, gpu, count):
-    """A submission or a problem that asks for it, where a GPU would be used, and outside of competitions."""
+    """A submission that asks for it, where a GPU would be used, and outside of competitions."""
     _, leases = await graded(lease(**settings), RIGHT, Host(gpu))
     assert len(leases) == count

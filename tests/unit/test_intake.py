@@ -1,5 +1,7 @@
 """Every wrong field is named, and every answer says what to do."""
 
+from dataclasses import replace
+
 import pytest
 
 from grader.errors import InvalidSubmission, NoSuchDevice, ProblemNotFound
@@ -33,6 +35,14 @@ def violations(*sources, **fields):
     with pytest.raises(InvalidSubmission) as caught:
         check(*sources, **fields)
     return {one.field: one.description for one in caught.value.violations}
+
+
+@pytest.mark.parametrize(("policy", "mode", "cascade"), [(True, "TEST", True), (True, "PROFILE", False), (False, "TEST", False)])
+def test_a_problem_asks_for_the_cascade(monkeypatch, policy, mode, cascade):
+    """As it is when the submission comes: the ledger's copy of a problem is of its first."""
+    problem = replace(fakes.problem(), cascade=policy)
+    submitted = gate.check_submission(request(mode=wire.Mode[mode]), lambda _: problem, ("emulated",)).submission
+    assert submitted.cascade is cascade
 
 
 def test_a_right_submission_is_taken_as_it_is():

@@ -28,18 +28,26 @@ if AFTER_COLLECTION:
     from sandbox.judge.baseline import Baseline
     from sandbox.judge.runner_link import RunnerLink, Silence
     from sandbox.judge.trial import Run, RunOptions, WorkloadContext
-    from sandbox.protocol.gate import Operation
-    from tests.unit.test_lane import KEPT, HostActivity, honest, judged
+    from sandbox.protocol.gate import Answer, Operation, Status
+    from tests.unit.test_lane import PROBLEM, HostActivity, honest, judged
 
 SIZES = {"n64": False, "n100": False, "n33": True}  # and whether they are hidden
 DECOY = "1 launch\n9 operator matmul\n90 operator empty"
 ARTIFACT = fat_object("_Z4minePf", "_ZN7cutlass13device_kernelI4GemmEEvT_", "_ZN2at6native3addEv")
 
 
+@pytest.fixture(autouse=True)
+def kept_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of baselines are kept and believed, on a busy machine too."""
+    monkeypatch.setattr("sandbox.judge.baseline.HostActivity", lambda: HostActivity(lambda: 0))
+    monkeypatch.setattr(lane, "outdated", lambda *_: False)
+
+
 def asked(
-    place: Path, baseline: Baseline, answer: Callable[[], str], mode: wire.Mode, *, kept_times: bool = False
+    place: Path, baseline: Baseline, answer: Callable[[], str], mode: wire.Mode, *, reused: bool = True
 ) -> tuple[list[wire.Fact], list[int], list[int]]:
-    """The facts of a job, the sizes of all launches, and after how many of them the process was asked."""
+    """The facts of a job, the sizes of all launches, and after how many of them the process was asked. reused: whether an earlier job has
+    timed the baselines."""
     sizes, counts = list[int](), list[int]()
 
     def kernel(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
@@ -54,7 +62,9 @@ def asked(
     workloads = tuple(wire.Workload(workload_id=name, axes={"n": int(name[1:])}, hidden=hidden) for name, hidden in SIZES.items())
     if mode is wire.Mode.SWEEP:
         workloads = workloads[:1]
-    problem = replace(KEPT, digest=mode, workloads=workloads)
+    problem = replace(PROBLEM, digest=f"{mode} {reused}", workloads=workloads)
+    if reused and mode is wire.Mode.BENCHMARK:
+        judged(place, honest, problem=problem, baseline=baseline, mode=mode)
     facts = judged(
         place,
         kernel,
@@ -62,7 +72,7 @@ def asked(
         baseline=baseline,
         serve=lambda *parts: serve(*parts, None, None, observe_amounts),
         mode=mode,
-        kept_times=kept_times,
+        kept_times=reused and mode is wire.Mode.BENCHMARK,
     )
     return facts, sizes, counts
 
@@ -102,25 +112,27 @@ def test_an_answer_decides_nothing(tmp_path: Path, baseline: Baseline, answer: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reused", [True, False])
-def test_a_process_that_ends_under_the_profiler_is_judged_anew(
-    tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch, reused: bool
+@pytest.mark.parametrize("end", ["GONE", "TIMED_OUT", "DEVICE_FAULT"])
+def test_a_process_that_a_profiler_broke_is_judged_anew(
+    tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    """The next one does not meet it. Without times of an earlier job there is no next one, and on a GPU it is not asked then."""
-    ordinary = lane.run
+    """The next one does not meet it."""
+    ordinary, reply = lane.run, Answer(status=Status[end]) if end in Status.__members__ else Silence[end]
 
     def run(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> Run:
         result = ordinary(runner, bench, how)
-        return replace(result, reply=Silence.GONE) if how.operation is Operation.OBSERVE_AMOUNTS else result
+        return replace(result, reply=reply) if how.operation is Operation.OBSERVE_AMOUNTS else result
 
-    monkeypatch.setattr("sandbox.judge.baseline.HostActivity", lambda: HostActivity(lambda: 0))  # else times are not kept
-    if reused:
-        asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
-    monkeypatch.setattr(lane, "outdated", lambda *_: False)
     monkeypatch.setattr(lane, "run", run)
-    facts, _, counts = asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK, kept_times=reused)
-    restart = wire.Restart(job_id="job", cause=wire.RestartCause.UNOBSERVED)
-    assert len(counts) == 1 and (facts[-1] == restart) is reused
+    facts, _, counts = asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
+    assert len(counts) == 1 and facts[-1] == wire.Restart(job_id="job", cause=wire.RestartCause.UNOBSERVED)
+
+
+@pytest.mark.slow
+def test_a_process_is_not_asked_where_no_other_can_be_judged(tmp_path: Path, baseline: Baseline) -> None:
+    """As where the baselines have no times of an earlier job."""
+    facts, _, counts = asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK, reused=False)
+    assert counts == [] and isinstance(facts[-1], wire.Finished)
 
 
 @pytest.mark.parametrize(
