@@ -1,6 +1,8 @@
 """The scoring function of examples/frameworks against a server whose grading is a fake; tests/frameworks runs it in each framework."""
 
 import asyncio
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -81,6 +83,12 @@ async def test_a_path_in_an_answer_is_a_text(address, tmp_path):
 def test_the_last_block_counts():
     text = "```cuda\nfirst\n```\nbetter:\n```python\nsecond\n```\n"
     assert grader_scoring.files(text) == {"kernel.py": "second\n"}
+
+
+def test_the_first_line_of_a_block_is_read_in_linear_time():
+    """Of 300 KB that never ends, in a process of its own: with a pattern that goes back in it, it took a minute."""
+    code = "from examples.frameworks.scoring.grader_scoring import files; assert files('```' + 'a' * 300_000) == {}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 
 
 async def test_a_prompt_names_the_problem_and_its_signature(address):
