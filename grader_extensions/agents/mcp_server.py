@@ -148,14 +148,14 @@ class GraderTools:
         if bool(source.strip()) == bool(path):
             raise UsageError("source: give either this or path, and not empty")
         if source:
-            return sources.from_text(source, "", problem or None, "the source")
+            return sources.from_text(source, "", problem or None, "the source", root=self._root)
         try:
             file = (self._root / path).resolve()
         except (OSError, ValueError):
             file = Path()
         if not file.is_relative_to(self._root) or file.suffix == sources.SOLUTION_SUFFIX:
             raise UsageError(f"path: {path[:100]!r} is not a source file below {self._root}, in which this server was started")
-        return sources.read([file], problem or None)
+        return sources.read([file], problem or None, root=self._root)
 
     async def _grade(self, files: sources.SubmittedFiles, mode: str, device: str, line_limit: int) -> str:
         kind = device or ("" if self._target.device == AUTO else self._target.device)

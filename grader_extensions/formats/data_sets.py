@@ -5,6 +5,7 @@ A row becomes a file of the format kernelbench. KernelBench's own columns are re
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tempfile
@@ -76,10 +77,11 @@ def _unpack(files: Sequence[Path], directory: Path) -> Iterator[Imported]:
             place = directory / f"row_{number}"
             try:
                 file, text = _problem_file(row, place)
-                file.parent.mkdir(parents=True)
-                file.write_text(text, "utf-8")
-                if not kernelbench.matches(file):
+                content = text.encode()
+                if not kernelbench.is_meant(content[: kernelbench.SOURCE_LIMIT_BYTES]):
                     raise ValueError(f"its code is not {kernelbench.LAYOUT}")
+                file.parent.mkdir(parents=True)
+                file.write_bytes(content)  # nothing of a row that is refused
             except (ValueError, RecursionError) as error:  # of JSON, too
                 yield Imported(path=place, reason=f"is no problem: {error}")
     except (OSError, ValueError, NotImplementedError) as error:  # of pyarrow too
@@ -120,7 +122,17 @@ def _problem_file(row: object, place: Path) -> tuple[Path, str]:
         raise ValueError(f"no text in a column {' or '.join(COLUMNS[0])}")
     class_name = values.get("entry_point")
     if isinstance(class_name, str) and class_name.isidentifier() and f"class {kernelbench.CLASS}(" not in code:
+        if not _has_class(code, class_name):
+            raise ValueError(f"its code has no class {class_name[:_SLUG_CHARS]}, which entry_point names")
         code += _MODEL.format(name=class_name)
     words = str(name) if str(name).startswith(f"{number}_") else f"{number}_{name}"
     stem, folder = (re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:_SLUG_CHARS] for text in (words, f"level_{level}"))
     return place / folder / f"{stem or place.name}.py", code
+
+
+def _has_class(code: str, name: str) -> bool:
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, MemoryError) as error:
+        raise ValueError(f"its code is not Python: {error or type(error).__name__}") from None
+    return any(isinstance(statement, ast.ClassDef) and statement.name == name for statement in tree.body)

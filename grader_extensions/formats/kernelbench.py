@@ -104,6 +104,11 @@ def matches(path: Path) -> bool:
             head = file.read(SOURCE_LIMIT_BYTES)
     except OSError:
         return True  # load says why
+    return is_meant(head)
+
+
+def is_meant(head: bytes) -> bool:
+    """Return whether a file that begins so is a problem of this format, or was meant as one."""
     return re.search(rb"^(class Model\b|def get_(init_)?inputs\b)", head, re.MULTILINE) is not None
 
 

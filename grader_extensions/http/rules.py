@@ -20,7 +20,6 @@ from grader.errors import FieldViolation, InvalidRequest
 
 VARIABLE = re.compile(r"\{(\w+)=([^}]+)\}")
 _SEGMENT = r"(?:[A-Za-z0-9._~!$&'()+,;=@-]|%[0-9A-Fa-f]{2})+"  # a colon begins a verb
-_UNKNOWN_FIELD = re.compile(r'has no field named "(.*?)" at "\w+\.?([^"]*)"', re.DOTALL)  # of protobuf's words
 _WRONG_FIELD = re.compile(r"Failed to parse (\w+) field")
 
 
@@ -90,9 +89,11 @@ def _query_value(message: Message, name: str, values: list[str]) -> Any:
 
 
 def _explained(text: str) -> tuple[str, str]:
-    """The field that JSON is wrong at, and how."""
-    if (unknown := _UNKNOWN_FIELD.search(text)) is not None:
-        return ".".join(filter(None, (unknown[2], unknown[1])))[:300], "there is no such field; docs/reference/api.md has all"
+    """The field that JSON is wrong at, and how. text: protobuf's words, and the client's in them, so that no pattern may go back in it."""
+    name, is_unknown, rest = text.partition(' has no field named "')[2].partition('" at "')
+    if is_unknown:
+        path = rest.partition('"')[0].partition(".")[2]  # behind the message's name
+        return ".".join(filter(None, (path, name)))[:300], "there is no such field; docs/reference/api.md has all"
     reason = text.rpartition(" field: ")[2].partition("\n")[0].rstrip(".")
     return ".".join(_WRONG_FIELD.findall(text))[:300] or "request", f"can't be read: {reason[:300]}; docs/api.md says how JSON is written"
 

@@ -58,6 +58,49 @@ def test_headers_that_a_file_includes_are_sent_along(tmp_path: Path) -> None:
         sources.read_sources([kernel])
 
 
+@pytest.mark.parametrize("moved", ["k.cu", "k.h", "problem.toml", "all"])
+def test_nothing_outside_of_a_root_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: str) -> None:
+    """Whichever becomes a link after it was looked at: a file, or its directory. The control has no root, and reads what is outside."""
+    home, outside = tmp_path / "root" / "all", tmp_path / "outside"
+    texts = {"k.cu": '#include "k.h"\n// secret', "k.h": "// secret", "problem.toml": 'name = "secret"'}
+    for name, text in texts.items():
+        write(home / name, text.replace("secret", "open"))
+        write(outside / name, text)
+    kernel, looked, link = home / "k.cu", os.path.realpath, home if moved == "all" else home / moved
+
+    def swapped(path: Path, *, strict: bool = False) -> str:
+        real = looked(path, strict=strict)
+        if Path(path).name == moved:
+            swap()
+        return real
+
+    def swap() -> None:
+        if not link.is_symlink():
+            link.rename(tmp_path / "gone")
+            link.symlink_to(outside if moved == "all" else outside / moved)
+
+    monkeypatch.setattr(os.path, "realpath", swapped)
+    if moved in ("k.cu", "all"):  # the caller looked at these
+        swap()
+    try:
+        texts_read = repr(sources.read([kernel], None, root=tmp_path / "root"))
+    except UsageError as error:
+        texts_read = str(error)
+    assert link.is_symlink() and "secret" not in texts_read
+    if moved != "k.h":  # a header is never read through a link that leads out of its directory
+        assert "secret" in repr(sources.read([kernel], None))
+
+
+def test_links_of_a_root_that_stay_in_it_are_read(tmp_path: Path) -> None:
+    """Of the header and problem.toml; a link in a circle is no header."""
+    write(tmp_path / "k.cu", '#include "circle.h"\n#include "link.h"\n#include "x\0.h"\n')
+    (tmp_path / "circle.h").symlink_to("circle.h")
+    (tmp_path / "link.h").symlink_to(write(tmp_path / "deep" / "own.h"))
+    (tmp_path / "problem.toml").symlink_to(write(tmp_path / "deep" / "p.toml", 'name = "mine"\n'))
+    submitted = sources.read([tmp_path / "k.cu"], None, root=tmp_path)
+    assert ([source.path for source in submitted.sources], submitted.problem_id) == (["k.cu", "link.h"], "mine")
+
+
 def test_what_is_no_source_file_is_refused(tmp_path: Path) -> None:
     """A pipe, which would block for ever, and files over the limit together. The control: one file of the largest size."""
     os.mkfifo(tmp_path / "pipe.cu")

@@ -17,7 +17,7 @@ from grader.v1 import problem_pb2
 NOT_SUBMITTED = "NOT_SUBMITTED"
 IN_A_BLOCK = "Answer with one file of CUDA C++, in a code block that begins with ```cuda."
 TIMEOUT_S = 600.0
-_BLOCK = re.compile(r"^```([\w+-]*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^```([\w+-]*+)[^\n]*+\n(.*?)^```", re.DOTALL | re.MULTILINE)  # linear: what `*+` takes is not given back
 _PYTHON = ("python", "py", "triton")
 
 

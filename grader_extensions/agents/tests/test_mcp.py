@@ -158,6 +158,34 @@ async def test_a_bad_call_is_refused_in_a_short_text(address, tmp_path, argument
     assert failed and fault in text and len(text) < 2500 and "Traceback" not in text, text
 
 
+@pytest.mark.parametrize("arguments", [{"path": "a/k.cu"}, {"source": fakes.source("accept")}])
+async def test_a_link_that_is_made_after_the_check_is_not_followed(address, tmp_path, monkeypatch, arguments):  # noqa: F811
+    """For the file's directory, or for problem.toml. The control is the same call before."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for directory in (root / "a", outside):
+        directory.mkdir(parents=True)
+        (directory / "k.cu").write_text(fakes.source("accept"))
+    (root / "problem.toml").write_text('name = "sum"\n')
+    (outside / "problem.toml").write_text('name = "sum"\n')
+
+    def late(read):
+        def call(*words, **options):
+            (root / "a").rename(tmp_path / "gone")
+            (root / "a").symlink_to(outside)
+            (root / "problem.toml").unlink()
+            (root / "problem.toml").symlink_to(outside / "problem.toml")
+            return read(*words, **options)
+
+        return call
+
+    async with faked(address, root) as client:
+        assert (await call(client, "submit", problem="" if "source" in arguments else "sum", **arguments))[1].startswith("ACCEPTED")
+        for name in ("read", "from_text"):
+            monkeypatch.setattr(sources, name, late(getattr(sources, name)))
+        failed, text = await call(client, "submit", problem="" if "source" in arguments else "sum", **arguments)
+    assert failed and "REFUSED: " in text, text
+
+
 async def test_a_file_below_the_directory_is_read(address, tmp_path):  # noqa: F811
     """The control of the paths: also through a link that stays there, and with a header beside it."""
     (tmp_path / "a").mkdir()

@@ -125,6 +125,23 @@ def test_a_class_of_kernelbook_becomes_the_model(tmp_path):
     assert scope["Model"](*scope["get_init_inputs"]()).scale == 3.0
 
 
+def test_a_row_that_is_refused_leaves_no_file(tmp_path):
+    """Also a row of KernelBook whose class is not in its code, or only in a text there. The control is the one with it."""
+    codes = [
+        "x = 1",
+        "x = (",
+        "'''\nclass A(B):\n'''",
+        "class B:\n    class A:\n        pass",
+        "class A:\n    '\ud800'",
+        "class A:\n    pass",
+    ]
+    write_lines(tmp_path / "book.jsonl", [{"python_code": code, "entry_point": "A"} for code in [*codes, f"{GOOD}\ud800"]])
+    with unpacked(tmp_path / "book.jsonl") as (directory, refused):
+        rows = {entry.path.name: entry.reason for entry in refused}
+        assert [file.parts[-3] for file in directory.rglob("*") if file.is_file()] == ["row_5"]
+    assert rows.keys() == {f"row_{number}" for number in (0, 1, 2, 3, 4, 6)} and "no class A, which" in rows["row_0"]
+
+
 @pytest.mark.parametrize("name", ["broken.parquet", "broken.arrow"])
 def test_a_file_that_is_none_says_so(tmp_path, name):
     (tmp_path / name).write_bytes(b"PAR1 and nothing else")

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -78,6 +80,18 @@ async def test_a_body_that_is_no_request_names_the_field(serve):
             wrong = {violation["field"]: violation["description"] for violation in answer["details"][1]["field_violations"]}
             assert status == 400 and answer["code"] == 3 and field in wrong, answer
             assert text in wrong[field] and len(json.dumps(answer)) < 8000
+
+
+def test_a_text_that_repeats_an_error_is_read_in_linear_time():
+    """Of 200 KB, in a process of its own: with a pattern that goes back in it, it took minutes, in which nobody else was answered."""
+    code = """if True:
+        from grader_extensions.http.rules import _explained
+        quoted = 'has no field named "'
+        assert _explained(f'Failed to parse mode field: {quoted * 10_000}.')[0] == 'mode'
+        assert _explained(f'Message type "A" {quoted}{quoted * 10_000}" at "A.b".')[0].startswith('b.has no')
+        _explained(f'Message type "A" {quoted}x" at "A.' + 'a' * 200_000)
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 async def test_what_does_not_exist_is_said_as_over_grpc(serve):
@@ -196,7 +210,8 @@ async def test_without_keys_only_programs_of_this_host_may_call(serve):
     async with serve(auth="none") as here:
         post = "POST /v1/submissions HTTP/1.1", "Content-Length: 2"
         for headers in (("Host: evil.example",), (f"Host: {here.web}", "Via: 1.1 x"), (f"Host: {here.web}", "X-Forwarded-Proto: https"),
-                        (f"Host: {here.web}", "Origin: https://evil.example"), (f"Host: {here.web}", "Origin: null")):  # fmt: skip
+                        (f"Host: {here.web}", "Origin: https://evil.example"), (f"Host: {here.web}", "Origin: null"),
+                        (f"Host: {here.web}", "Origin: http://[")):  # fmt: skip
             assert (await raw(here, *post, JSON, *headers, body=b"{}"))[0] == 403, headers
         assert (await raw(here, *post, f"Host: {here.web}", "Content-Type: text/plain", body=b"{}"))[0] == 415
         for headers in ((f"Host: {here.web}",), (f"Host: {here.web}", f"Origin: http://{here.web}")):
