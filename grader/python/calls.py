@@ -102,6 +102,7 @@ async def _graded(
             async with asyncio.timeout(timeout_s):
                 connection = await background().connection(server or os.environ.get("GRADER_SERVER"), key)
                 async with connection.call():
+                    message.annotations.update(connection.annotations)
                     if path:
                         message.problem = f"problems/{await connection.problem_id(str(path))}"
                     final = await _followed(connection.client, message, display)

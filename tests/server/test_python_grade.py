@@ -1,12 +1,16 @@
 """`grader.grade` and `agrade` with a server that is named: verdicts, refusals, backpressure, and every way in which no verdict comes."""
 
 import asyncio
+import sys
 import threading
 
 import pytest
 
 import grader
+from grader.api import client
 from grader.errors import QueueFull
+from grader.python import serve
+from grader.python.results import MARK
 from grader.v1 import submission_pb2
 from tests import fakes
 from tests.server.conftest import kernel
@@ -138,6 +142,21 @@ async def test_a_task_that_is_cancelled_cancels_its_submission(server, grade):
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await asyncio.to_thread(ended, server, CANCELLED)
+
+
+async def test_what_others_submitted_is_not_cancelled_with_the_rest_of_a_caller(server, monkeypatch):
+    """On whichever page the caller's are."""
+    monkeypatch.setattr(client, "PAGE_SIZE", 1)
+    monkeypatch.setattr(sys, "argv", ["serve", "caller"])
+    async with client.GraderClient(server) as connected:
+        names = []
+        for marks in ({MARK: "caller"}, {}, {MARK: "other"}, {MARK: "caller"}):
+            message = kernel("hang")
+            message.annotations.update(marks)
+            names.append((await connected.submit(message)).name)
+        await serve._cancel_rest(connected)
+        ends = [await connected.get_submission(name) for name in names]
+    assert [end.cancel_requested or end.state == CANCELLED for end in ends] == [True, False, False, True]
 
 
 def test_the_client_without_await_has_its_methods_from_any_thread(server):
