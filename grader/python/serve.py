@@ -1,6 +1,6 @@
 """The child process of `background.py`: a server as commands have it, until stdin ends. Needs the extras `server` and `judge`.
 
-Its argument is the mark of what the caller submits.
+Its arguments are the mark of what the caller submits, and the caller's process id.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ async def _main(answer: Answer) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, reader.feed_eof)
+    _watch_caller(loop, reader.feed_eof)
     serving = asyncio.create_task(_serve(requests, ready, answer))
     serving.add_done_callback(lambda _: reader.feed_eof())
     async for line in reader:
@@ -64,6 +65,21 @@ async def _main(answer: Answer) -> None:
         serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
+
+
+def _watch_caller(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    """Call end when the caller has ended: a fork of it may still have the pipe to stdin."""
+    caller = int(sys.argv[2])
+
+    def ended() -> None:
+        loop.remove_reader(descriptor)
+        end()
+
+    with suppress(OSError):  # it has ended, or this kernel has no such descriptors
+        descriptor = os.pidfd_open(caller)
+        loop.add_reader(descriptor, ended)
+    if os.getppid() != caller:  # asked last: it may have ended, and its number been given to another process
+        end()
 
 
 async def _serve(requests: asyncio.Queue[bytes], ready: asyncio.Event, answer: Answer) -> None:
