@@ -3,13 +3,14 @@
 import asyncio
 import sys
 import threading
+from unittest import mock
 
 import pytest
 
 import grader
 from grader.api import client
 from grader.errors import QueueFull
-from grader.python import serve
+from grader.python import calls, serve
 from grader.python.results import MARK
 from grader.v1 import submission_pb2
 from tests import fakes
@@ -66,6 +67,13 @@ def test_more_calls_than_the_queue_has_room_for_wait(place, grade):
         ({"device": "cuda:B200"}, "NO_SUCH_DEVICE"),
         ({"mode": "fast"}, "INVALID_REQUEST"),
         ({"problem": "/no/such/path"}, "INVALID_REQUEST"),
+        ({"problem": "n" * 5000}, "INVALID_REQUEST"),
+        ({"problem": "\ud800"}, "INVALID_REQUEST"),
+        ({"problem": None}, "INVALID_REQUEST"),
+        ({"entry": "\ud800"}, "INVALID_REQUEST"),
+        ({"server": "\ud800"}, "INVALID_REQUEST"),
+        ({"timeout_s": "1"}, "INVALID_REQUEST"),
+        ({"kernel": 7}, "INVALID_REQUEST"),
         ({"tags": ["no tag"]}, "INVALID_SUBMISSION"),
         ({"kernel": "/no/such/kernel.cu"}, "INVALID_REQUEST"),
     ],
@@ -77,9 +85,24 @@ def test_a_wrong_call_is_refused_with_its_reason(server, options, reason):
     assert refused.value.reason == reason and not isinstance(refused.value, grader.KernelInvalid)
 
 
-@pytest.mark.parametrize("kernel", ["\n", {"kernel.py": ""}, "\ud800\n", "{\n}", "x\n" * (1 << 20), {"a/../b.py": "x\n"}, len, lambda a: a])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "\n",
+        {"kernel.py": ""},
+        "\ud800\n",
+        "{\n}",
+        "x\n" * (1 << 20),
+        {"a/../b.py": "x\n"},
+        len,
+        lambda a: a,
+        {"\ud800.py": "x\n"},
+        {"a.py": b"x\n"},
+        b"x\n",
+    ],
+)
 def test_a_kernel_that_is_none_is_refused_as_such(server, kernel):
-    with pytest.raises(grader.KernelInvalid, match=r"^sources|surrogates"):
+    with pytest.raises(grader.KernelInvalid, match=r"^sources"):
         grader.grade(kernel, "sum", server=server)
 
 
@@ -111,6 +134,14 @@ def test_a_failure_of_the_grader_is_no_result(server, order):
     with pytest.raises(grader.Unscored, match="no verdict after 3 attempts") as failure:
         grader.grade(sent(order), "sum", server=server)
     assert not isinstance(failure.value, grader.CallInvalid)
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError("no space left")])
+def test_what_the_system_refuses_is_no_result(server, monkeypatch, error):
+    monkeypatch.setattr(calls, "follow", mock.Mock(side_effect=error))
+    with pytest.raises(grader.Unscored, match="the call failed") as failure:
+        grader.grade(sent("accept"), "sum", server=server)
+    assert failure.value.reason == "GRADER_FAILED"
 
 
 def test_no_server_is_no_result():
