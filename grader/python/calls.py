@@ -7,8 +7,8 @@ import os
 import random
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -24,7 +24,7 @@ from grader.errors import GraderError, QueueFull, QueueShareUsed
 from grader.model import SourceFile
 from grader.python.background import background
 from grader.python.functions import kernel_source
-from grader.python.results import KernelInvalid, Result, Unscored, unscored
+from grader.python.results import CallInvalid, KernelInvalid, Result, Unscored, unscored
 from grader.v1 import submission_pb2
 from grader.views.sanitize import one_line
 from sandbox.protocol.modes import Mode
@@ -32,7 +32,8 @@ from sandbox.protocol.modes import Mode
 Kernel = str | os.PathLike[str] | Sequence[os.PathLike[str]] | Mapping[str, str] | Callable[..., Any]
 ProblemChoice = str | os.PathLike[str]
 
-_CANCEL_S = 10.0
+_CANCEL_S, _SHOWN_CHARS = 10.0, 200
+_UNSENDABLE = (AttributeError, TypeError, ValueError)  # bytes for text, half of a pair of surrogates
 
 
 class GradeOptions(TypedDict, total=False):
@@ -83,7 +84,8 @@ async def _graded(
     skip_sanitizer: bool = False,
 ) -> Result:
     try:
-        with unscored():
+        with _sendable(), unscored():
+            limit = asyncio.timeout(timeout_s)
             if mode not in list(Mode):
                 raise UsageError(f"mode: {mode!r} is none; take one of: {', '.join(Mode)}")
             path = _problem_path(problem)
@@ -99,13 +101,18 @@ async def _graded(
                 cascade=cascade,
             )
             message = build_submission(_files(kernel, path.name if path else resource_id(PROBLEMS, str(problem)), language), order)
-            async with asyncio.timeout(timeout_s):
-                connection = await background().connection(server or os.environ.get("GRADER_SERVER"), key)
+        with unscored():
+            async with limit:
+                with _sendable():
+                    connection = await background().connection(server or os.environ.get("GRADER_SERVER"), key)
                 async with connection.call():
+                    message.annotations.update(connection.annotations)
                     if path:
                         message.problem = f"problems/{await connection.problem_id(str(path))}"
                     final = await _followed(connection.client, message, display)
-    except TimeoutError:
+    except OSError as error:
+        if timeout_s is None or not isinstance(error, TimeoutError):
+            raise Unscored(f"the call failed: {error!r}") from error
         raise Unscored(f"no verdict within {timeout_s:g} s; the submission is cancelled", "TIMED_OUT") from None
     if final.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED:
         return Result(final)
@@ -113,9 +120,21 @@ async def _graded(
     raise Unscored(f"{final.name}: {fault}", reason_of(final.error) or "CANCELLED")
 
 
+@contextmanager
+def _sendable() -> Iterator[None]:
+    try:
+        yield
+    except _UNSENDABLE as error:
+        raise CallInvalid(f"an argument can't be sent: {error}", "INVALID_REQUEST") from error
+
+
 def _problem_path(problem: ProblemChoice) -> Path | None:
     path = Path(problem).absolute()
-    if path.exists() and (not isinstance(problem, str) or "/" in problem or path.suffix):
+    try:
+        exists = path.exists()
+    except OSError as error:
+        raise UsageError(f"problem: {str(path)[:_SHOWN_CHARS]!r} can't be read: {error.strerror}") from None
+    if exists and (not isinstance(problem, str) or "/" in problem or path.suffix):
         return path
     if not isinstance(problem, str) or "/" in resource_id(PROBLEMS, problem) or path.suffix:
         raise UsageError(f"problem: {path} does not exist; check the path, or give the name of a problem")
@@ -123,7 +142,7 @@ def _problem_path(problem: ProblemChoice) -> Path | None:
 
 
 def _files(kernel: Kernel, problem_id: str, language: str) -> sources.SubmittedFiles:
-    if isinstance(kernel, str) and "\n" in kernel:
+    if isinstance(kernel, bytes) or (isinstance(kernel, str) and "\n" in kernel):
         kernel = {"": kernel}
     if not isinstance(kernel, Mapping) and not callable(kernel):
         paths = [kernel] if isinstance(kernel, str | os.PathLike) else kernel
@@ -132,8 +151,10 @@ def _files(kernel: Kernel, problem_id: str, language: str) -> sources.SubmittedF
         kernel = kernel if isinstance(kernel, Mapping) else {"kernel.py": kernel_source(kernel)}
         files = [SourceFile(path=path or sources.file_name(text, language), content=text) for path, text in kernel.items()]
         sources.check_size(files)
-    except (UsageError, UnicodeEncodeError) as error:  # text with half of a pair of surrogates
-        raise KernelInvalid(str(error), "INVALID_SUBMISSION") from None
+        "".join(file.path for file in files).encode()
+    except (UsageError, OSError, SyntaxError, *_UNSENDABLE) as error:
+        text = str(error) if isinstance(error, UsageError) else f"sources: not text that can be sent: {error}"
+        raise KernelInvalid(text, "INVALID_SUBMISSION") from None
     return sources.SubmittedFiles(sources=tuple(files), problem_id=problem_id)
 
 

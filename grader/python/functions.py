@@ -205,7 +205,10 @@ def _dtype(name: str, value: Any) -> str:
 
 def _distribution(value: Any) -> dict[str, Any]:
     if not _shape(value):
-        return {"kind": "constant", "high": float(value)}
+        exact = value.item() if hasattr(value, "item") else value
+        if isinstance(exact, int) and (abs(exact) > 1 << 63 or int(float(exact)) != exact):
+            raise ValueError(f"{exact} would be sent as another number; write one that a float of 64 bits holds")
+        return {"kind": "constant", "high": float(exact)}
     if "int" not in str(value.dtype):
         return {}
     if (low := float(value.min())) == (high := float(value.max())):
@@ -215,10 +218,10 @@ def _distribution(value: Any) -> dict[str, Any]:
 
 def _toml(value: object) -> str:
     if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in value.items())} }}"
+        return f"{{ {', '.join(f'{key if key.isascii() else _toml(key)} = {_toml(item)}' for key, item in value.items())} }}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
-    return str(value) if isinstance(value, float) else json.dumps(value)  # inf and nan are TOML's words, too
+    return str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)  # inf and nan are TOML's words, too
 
 
 @functools.cache

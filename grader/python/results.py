@@ -18,6 +18,7 @@ from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 from sandbox.protocol.entry_points import EntryPointInvalid
 
+MARK = "python-caller"  # annotation of what a process has its own server grade
 _OF_THE_KERNEL = ("sources", "language", "entry")
 _HTML_COLUMNS = 110
 _HTML = '<pre style="line-height:normal;white-space:pre-wrap">{code}</pre>'

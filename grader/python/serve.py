@@ -1,6 +1,6 @@
 """The child process of `background.py`: a server as commands have it, until stdin ends. Needs the extras `server` and `judge`.
 
-Its argument is the time when the caller began.
+Its arguments are the mark of what the caller submits, and the caller's process id.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from grader.cli import extras
 from grader.cli.exits import UsageError
 from grader.cli.session import ServerRequirement, Target, problem_roots
 from grader.errors import CallRefused
-from grader.python.results import Unscored, unscored
+from grader.python.results import MARK, Unscored, unscored
 from grader.v1 import submission_pb2
 
 _UNFINISHED = (submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING)
@@ -56,6 +55,7 @@ async def _main(answer: Answer) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, reader.feed_eof)
+    _watch_caller(loop, reader.feed_eof)
     serving = asyncio.create_task(_serve(requests, ready, answer))
     serving.add_done_callback(lambda _: reader.feed_eof())
     async for line in reader:
@@ -65,6 +65,21 @@ async def _main(answer: Answer) -> None:
         serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
+
+
+def _watch_caller(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    """Call end when the caller has ended: a fork of it may still have the pipe to stdin."""
+    caller = int(sys.argv[2])
+
+    def ended() -> None:
+        loop.remove_reader(descriptor)
+        end()
+
+    with suppress(OSError):  # it has ended, or this kernel has no such descriptors
+        descriptor = os.pidfd_open(caller)
+        loop.add_reader(descriptor, ended)
+    if os.getppid() != caller:  # asked last: it may have ended, and its number been given to another process
+        end()
 
 
 async def _serve(requests: asyncio.Queue[bytes], ready: asyncio.Event, answer: Answer) -> None:
@@ -83,11 +98,12 @@ async def _serve(requests: asyncio.Queue[bytes], ready: asyncio.Event, answer: A
 
 
 async def _cancel_rest(client: GraderClient) -> None:
-    """Cancel what the caller has submitted since it began, for nobody waits for it: the caller, or its server, was killed."""
-    for submission in (await client.list_submissions(states=_UNFINISHED, page_size=1000)).submissions:
-        if submission.create_time.ToDatetime(UTC) >= datetime.fromisoformat(sys.argv[1]):
-            with suppress(CallRefused):  # it has finished
-                await client.cancel(submission.name)
+    """Cancel what the caller has submitted, for nobody waits for it: the caller, or its server, was killed."""
+    async for page in client.submission_pages(states=_UNFINISHED):
+        for submission in page:
+            if submission.annotations.get(MARK) == sys.argv[1]:  # others have their own in this state directory
+                with suppress(CallRefused):  # it has finished
+                    await client.cancel(submission.name)
 
 
 def _add(problems: Any, path: Path) -> str:

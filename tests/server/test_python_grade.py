@@ -1,12 +1,17 @@
 """`grader.grade` and `agrade` with a server that is named: verdicts, refusals, backpressure, and every way in which no verdict comes."""
 
 import asyncio
+import sys
 import threading
+from unittest import mock
 
 import pytest
 
 import grader
+from grader.api import client
 from grader.errors import QueueFull
+from grader.python import calls, serve
+from grader.python.results import MARK
 from grader.v1 import submission_pb2
 from tests import fakes
 from tests.server.conftest import kernel
@@ -62,6 +67,13 @@ def test_more_calls_than_the_queue_has_room_for_wait(place, grade):
         ({"device": "cuda:B200"}, "NO_SUCH_DEVICE"),
         ({"mode": "fast"}, "INVALID_REQUEST"),
         ({"problem": "/no/such/path"}, "INVALID_REQUEST"),
+        ({"problem": "n" * 5000}, "INVALID_REQUEST"),
+        ({"problem": "\ud800"}, "INVALID_REQUEST"),
+        ({"problem": None}, "INVALID_REQUEST"),
+        ({"entry": "\ud800"}, "INVALID_REQUEST"),
+        ({"server": "\ud800"}, "INVALID_REQUEST"),
+        ({"timeout_s": "1"}, "INVALID_REQUEST"),
+        ({"kernel": 7}, "INVALID_REQUEST"),
         ({"tags": ["no tag"]}, "INVALID_SUBMISSION"),
         ({"kernel": "/no/such/kernel.cu"}, "INVALID_REQUEST"),
     ],
@@ -73,9 +85,24 @@ def test_a_wrong_call_is_refused_with_its_reason(server, options, reason):
     assert refused.value.reason == reason and not isinstance(refused.value, grader.KernelInvalid)
 
 
-@pytest.mark.parametrize("kernel", ["\n", {"kernel.py": ""}, "\ud800\n", "{\n}", "x\n" * (1 << 20), {"a/../b.py": "x\n"}, len, lambda a: a])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "\n",
+        {"kernel.py": ""},
+        "\ud800\n",
+        "{\n}",
+        "x\n" * (1 << 20),
+        {"a/../b.py": "x\n"},
+        len,
+        lambda a: a,
+        {"\ud800.py": "x\n"},
+        {"a.py": b"x\n"},
+        b"x\n",
+    ],
+)
 def test_a_kernel_that_is_none_is_refused_as_such(server, kernel):
-    with pytest.raises(grader.KernelInvalid, match=r"^sources|surrogates"):
+    with pytest.raises(grader.KernelInvalid, match=r"^sources"):
         grader.grade(kernel, "sum", server=server)
 
 
@@ -109,6 +136,14 @@ def test_a_failure_of_the_grader_is_no_result(server, order):
     assert not isinstance(failure.value, grader.CallInvalid)
 
 
+@pytest.mark.parametrize("error", [TimeoutError(), OSError("no space left")])
+def test_what_the_system_refuses_is_no_result(server, monkeypatch, error):
+    monkeypatch.setattr(calls, "follow", mock.Mock(side_effect=error))
+    with pytest.raises(grader.Unscored, match="the call failed") as failure:
+        grader.grade(sent("accept"), "sum", server=server)
+    assert failure.value.reason == "GRADER_FAILED"
+
+
 def test_no_server_is_no_result():
     with pytest.raises(grader.Unscored, match="nothing listens there") as failure:
         grader.grade(sent("accept"), "sum", server="127.0.0.1:1")
@@ -138,6 +173,21 @@ async def test_a_task_that_is_cancelled_cancels_its_submission(server, grade):
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await asyncio.to_thread(ended, server, CANCELLED)
+
+
+async def test_what_others_submitted_is_not_cancelled_with_the_rest_of_a_caller(server, monkeypatch):
+    """On whichever page the caller's are."""
+    monkeypatch.setattr(client, "PAGE_SIZE", 1)
+    monkeypatch.setattr(sys, "argv", ["serve", "caller"])
+    async with client.GraderClient(server) as connected:
+        names = []
+        for marks in ({MARK: "caller"}, {}, {MARK: "other"}, {MARK: "caller"}):
+            message = kernel("hang")
+            message.annotations.update(marks)
+            names.append((await connected.submit(message)).name)
+        await serve._cancel_rest(connected)
+        ends = [await connected.get_submission(name) for name in names]
+    assert [end.cancel_requested or end.state == CANCELLED for end in ends] == [True, False, False, True]
 
 
 def test_the_client_without_await_has_its_methods_from_any_thread(server):

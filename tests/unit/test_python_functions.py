@@ -162,11 +162,22 @@ def recursive_shape_too(x):
     return x
 
 
+def 𠀀(x, größe):
+    return x
+
+
+def test_names_of_any_script_make_a_problem():
+    """TOML has neither pairs of surrogates nor plain keys beyond ASCII."""
+    fields = tomllib.loads(grader.Problem.from_function(𠀀, [Tensor((2,)), 2**60]).toml)
+    assert (fields["title"], fields["workloads"][0]["distributions"]["größe"]["high"]) == ("𠀀", 2**60)
+
+
 @pytest.mark.parametrize(
     ("examples", "words"),
     [
         ([Tensor((3,), "int32", low=4, high=4)], "all integers of an example are the same"),
         (["text"], "is of type str"),
+        ([2**60 + 1], "1152921504606846977 would be sent as another number"),
         ([Tensor((3,)), Tensor((3,))], "too many positional arguments"),
     ],
 )
