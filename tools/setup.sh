@@ -83,14 +83,11 @@ has_cpu_build() {
     [[ $versions == *"$1"* ]]
 }
 
-# Install the packages named by these words for pip, with the versions of constraints.txt.
+# Install the packages named by these words for pip, with the versions of constraints.txt. pip writes to the log; a terminal gets one line.
 install() {
-    local command=("$venv/bin/python" -m pip install --disable-pip-version-check -c constraints.txt "$@")
-    if [ -t 1 ]; then
-        "${command[@]}"
-    else
-        "${command[@]}" | { grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true; }
-    fi
+    local progress=(cat)
+    [ ! -t 1 ] || progress=(awk '/^ *Collecting/ { printf "\r[setup] %d packages", ++count > "/dev/tty" } { print } END { if (count) print "" > "/dev/tty" }')
+    "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt "$@" 2>&1 | "${progress[@]}" >>"$pip_log"
 }
 
 # Install PyTorch's CPU build where there is no NVIDIA driver. Only torch comes from its index; what it depends on does not.
@@ -121,11 +118,16 @@ fi
 
 extras="[all]"
 [ "$kind" = run ] || extras="[all,$kind]"
-log "installing what grader$extras needs into $venv; the first time this fetches PyTorch and takes some minutes"
+pip_log=$venv/setup.log
+: >"$pip_log"
+log "installing what grader$extras needs into $venv: at first about 2 minutes and 3 GB; pip's log: $pip_log"
 started=$SECONDS
 [ "$(id -u)" != 0 ] || export PIP_ROOT_USER_ACTION=ignore
 install_cpu_torch "$@"
-install "$@" -e ".$extras" -e ./grader_extensions
+if ! install "$@" -e ".$extras" -e ./grader_extensions; then
+    log "pip failed: $(grep -iE '^ *(error|[^ ]*: No module)' "$pip_log" | tail -n 1); all that it said is in $pip_log" >&2
+    exit 1
+fi
 touch "$venv/.ready-$kind"
 [ "$kind" = run ] || touch "$venv/.ready-run"
 log "ready after $((SECONDS - started)) s"
