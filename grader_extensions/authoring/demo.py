@@ -13,6 +13,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rich.console import Console
 from rich.text import Text
 
 from grader import devices
@@ -75,12 +76,13 @@ async def demo(target: Target) -> Exit:
     print_line(f"{len(kernels)} kernels for {PROBLEM}, {len(wrong)} of them wrong, on {device}: about a minute on an idle machine")
     print_parts(await _isolation(target.sandbox))
     scratch = tempfile.TemporaryDirectory(prefix="grader-demo-") if target.state_dir is None else nullcontext(str(target.state_dir))
-    status = stdout_console().status("starting a server")  # on a terminal only
+    console = stdout_console()
+    status = console.status("starting a server")  # on a terminal only
     with scratch as state_dir, status:
         async with connect(replace(target, state_dir=Path(state_dir)), ServerRequirement.GRADE) as client:
             try:
                 async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(_grade(client, kernel)) for kernel in kernels]
+                    tasks = [group.create_task(_grade(client, kernel, console)) for kernel in kernels]
                     for count, graded in enumerate(asyncio.as_completed(tasks)):
                         status.update(f"{count} of {len(kernels)} kernels graded")
                         await graded
@@ -112,7 +114,7 @@ def read_kernel(path: Path) -> Kernel:
     return Kernel(path=path, expected=tuple(first.removeprefix(_EXPECT).split()))
 
 
-async def _grade(client: GraderClient, kernel: Kernel) -> None:
+async def _grade(client: GraderClient, kernel: Kernel, console: Console) -> None:
     files = sources.read([kernel.path], PROBLEM)
     submission = await client.submit(
         submission_pb2.Submission(
@@ -121,7 +123,8 @@ async def _grade(client: GraderClient, kernel: Kernel) -> None:
         )
     )
     kernel.final = await follow(client, submission.name, ProgressDisplay())
-    print_line(f"{kernel.name}: {one_line(kernel.outcome, most_chars=400)}", "" if kernel.as_expected else "bold red")
+    line = f"{kernel.name}: {one_line(kernel.outcome, most_chars=400)}"
+    console.print(plain(line, "" if kernel.as_expected else "bold red"), soft_wrap=True)
 
 
 async def _isolation(choice: str) -> list[Text]:
