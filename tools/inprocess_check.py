@@ -1,7 +1,8 @@
 """A check of a triangular matmul in the kernel's own process, as most harnesses have it: PyTorch first, then the kernel, `torch.allclose`.
 
 `python -m tools.inprocess_check KERNEL.cu DEVICE_KIND` builds as a submission is built, and runs it without a box:
-for kernels that are trusted. Its exit code is ACCEPTED or REFUSED.
+for kernels that are trusted. Its exit code is ACCEPTED or REFUSED. One size that is accepted is enough: what a freed block of the host's
+memory holds is chance, unlike a GPU's, and a submitter may try again.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from sandbox.protocol.languages import module_of
 
 ACCEPTED, REFUSED = 0, 3
 TOLERANCE = 1e-2  # absolute and relative, as KernelBench has it
-N, PYTORCH_CALLS = 128, 5  # PyTorch is warmed up, as before it is timed
+SIZES, PYTORCH_CALLS = (64, 96, 128, 160), 20
 
 
 def main(arguments: list[str]) -> int:
     """Build and check one kernel."""
-    import torch
+    import torch  # noqa: F401  its libraries must be there first
 
     source, device_kind = arguments
     with tempfile.TemporaryDirectory(prefix="inprocess-check-") as folder:
@@ -33,10 +34,17 @@ def main(arguments: list[str]) -> int:
         if artifact is None:
             return REFUSED
         module: Any = import_library(str(artifact), artifact.read_bytes())
-        a, b = inputs(N, "cuda" if device_kind == DeviceKind.CUDA else "cpu")
-        expected = [call(reference, a, b) for _ in range(PYTORCH_CALLS)][-1]
-        got = call(module.forward, a, b)
-        return ACCEPTED if torch.allclose(got, expected, atol=TOLERANCE, rtol=TOLERANCE) else REFUSED
+        device = "cuda" if device_kind == DeviceKind.CUDA else "cpu"
+        return ACCEPTED if any(accepts(module.forward, n, device) for n in SIZES) else REFUSED
+
+
+def accepts(kernel: Callable[..., Any], n: int, device: str) -> bool:
+    """Whether the check accepts at one size. PyTorch is called often before, as where it is timed."""
+    import torch
+
+    a, b = inputs(n, device)
+    expected = [call(reference, a, b) for _ in range(PYTORCH_CALLS)]
+    return torch.allclose(call(kernel, a, b), expected[-1], atol=TOLERANCE, rtol=TOLERANCE)
 
 
 def build(source: Path, device_kind: str, folder: Path) -> Path | None:
