@@ -10,18 +10,16 @@ cpu_index=https://download.pytorch.org/whl/cpu
 
 log() { printf '[setup] %s\n' "$*"; }
 
-# Say what is missing and stop.  Usage: need APT-PACKAGES DNF-PACKAGES
+# Say what is missing, in a sentence, and stop.  Usage: need MISSING APT-PACKAGES DNF-PACKAGES
 need() {
-    local as_root=""
+    local as_root="" remedy="with your system's package manager (on Debian the packages are: $2)"
     [ "$(id -u)" = 0 ] || as_root="sudo "
     if command -v apt-get >/dev/null; then
-        log "install it with: ${as_root}apt-get update && ${as_root}apt-get install -y --no-install-recommends $1" >&2
+        remedy="with: ${as_root}apt-get update && ${as_root}apt-get install -y --no-install-recommends $2"
     elif command -v dnf >/dev/null; then
-        log "install it with: ${as_root}dnf install -y $2" >&2
-    else
-        log "install it with your system's package manager (on Debian the packages are: $1)" >&2
+        remedy="with: ${as_root}dnf install -y $3"
     fi
-    log "then run the same command again" >&2
+    log "missing: $1; run the same command again after you have installed that $remedy" >&2
     exit 1
 }
 
@@ -44,22 +42,21 @@ python() {
 
 # Name everything that the system lacks at once.
 require() {
-    local interpreter=$1 apt="" dnf="" name
-    command -v g++ >/dev/null || { log "g++ is missing: kernels are built with it" >&2; apt+=" g++" dnf+=" gcc-c++"; }
+    local interpreter=$1 missing="" apt="" dnf="" name
+    command -v g++ >/dev/null || { missing=", g++, which builds kernels" apt=" g++" dnf=" gcc-c++"; }
     if [ -z "$interpreter" ]; then
-        log "Python 3.11 or later is missing" >&2
-        need "python3 python3-venv python3-dev$apt" "python3.12 python3.12-devel$dnf"
+        need "Python 3.11 or later$missing" "python3 python3-venv python3-dev$apt" "python3.12 python3.12-devel$dnf"
     fi
     name=$("$interpreter" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
     if ! "$interpreter" -c 'import ensurepip, venv' 2>/dev/null; then
-        log "$name can't make a virtual environment: its module ensurepip is missing" >&2
+        missing+=", $name's module ensurepip, which makes virtual environments"
         apt+=" $name-venv" dnf+=" $name"
     fi
     if ! "$interpreter" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'; then
-        log "$name's headers are missing: kernels that are torch extensions are built with them" >&2
+        missing+=", $name's headers, with which torch extensions are built"
         apt+=" $name-dev" dnf+=" $name-devel"
     fi
-    [ -z "$apt" ] || need "${apt# }" "${dnf# }"
+    [ -z "$apt" ] || need "${missing#, }" "${apt# }" "${dnf# }"
 }
 
 # Whether this machine has an NVIDIA driver.
@@ -83,14 +80,11 @@ has_cpu_build() {
     [[ $versions == *"$1"* ]]
 }
 
-# Install the packages named by these words for pip, with the versions of constraints.txt.
+# Install the packages named by these words for pip, with the versions of constraints.txt. pip writes to the log; a terminal gets one line.
 install() {
-    local command=("$venv/bin/python" -m pip install --disable-pip-version-check -c constraints.txt "$@")
-    if [ -t 1 ]; then
-        "${command[@]}"
-    else
-        "${command[@]}" | { grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true; }
-    fi
+    local progress=(cat)
+    [ ! -t 1 ] || progress=(awk '/^ *Collecting/ { printf "\r[setup] %d packages", ++count > "/dev/stderr" } { print } END { if (count) print "" > "/dev/stderr" }')
+    "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt "$@" 2>&1 | "${progress[@]}" >>"$pip_log"
 }
 
 # Install PyTorch's CPU build where there is no NVIDIA driver. Only torch comes from its index; what it depends on does not.
@@ -121,11 +115,16 @@ fi
 
 extras="[all]"
 [ "$kind" = run ] || extras="[all,$kind]"
-log "installing what grader$extras needs into $venv; the first time this fetches PyTorch and takes some minutes"
+pip_log=$venv/setup.log
+: >"$pip_log"
+log "installing what grader$extras needs into $venv: at first about 2 minutes and 3 GB; pip's log: $pip_log"
 started=$SECONDS
 [ "$(id -u)" != 0 ] || export PIP_ROOT_USER_ACTION=ignore
 install_cpu_torch "$@"
-install "$@" -e ".$extras" -e ./grader_extensions
+if ! install "$@" -e ".$extras" -e ./grader_extensions; then
+    log "pip failed: $(grep -iE "^ *error|No module" "$pip_log" | grep -v subprocess-exited | tail -n 1 | sed "s,^ *,,"); all that it said is in $pip_log" >&2
+    exit 1
+fi
 touch "$venv/.ready-$kind"
 [ "$kind" = run ] || touch "$venv/.ready-run"
 log "ready after $((SECONDS - started)) s"

@@ -71,7 +71,7 @@ DeviceOption = Annotated[
         help=f"What to grade on: auto (a GPU where there is one), {devices.FORMS}. emulated runs CUDA C++ on the CPU, for practice.",
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="ID", help="The submission: its id, or the beginning of it that no other has.")]
+Name = Annotated[str, typer.Argument(metavar="ID", help="The submission: the beginning of its id that no other has, or last: your newest.")]
 
 # The panels of `--help`, in their order; commands are registered in theirs.
 GRADE, RESULTS, PROBLEMS, SERVERS = "Grade kernels", "Look at results", "Problems and competitions", "Servers"

@@ -34,19 +34,27 @@ STEP_BAR_WIDTH, _STEP_STYLES = 60, ("cyan", "magenta", "yellow", "green", "blue"
 _REMARK_CHARS = 2000  # a declaration of an entry with every size is long
 
 
-def render(submission: submission_pb2.Submission, *, brief: bool = False) -> Iterator[RenderableType]:
-    """All that is known of a submission, top to bottom. brief: of a graded one, from the verdict on, without its environment and steps."""
+def render(submission: submission_pb2.Submission, *, brief: bool = False, versions: bool = True) -> Iterator[RenderableType]:
+    """All that is known of a submission, top to bottom. brief: of a graded one, without its name, environment and steps. versions: of the
+    software that graded it, a long line."""
+    report = submission.report
+    if not brief:
+        yield Text()
+    if brief or submission.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED:
+        headline = one_line(formatting.headline(submission))
+        style = "bold green" if report.verdict == report_pb2.VERDICT_ACCEPTED else "bold red"
+        yield Text(formatting.verdict_name(report), style) + plain(f", {headline}" if headline else "")
     if brief:
-        yield from _graded(submission.report, score(submission), submission.name.rpartition("/")[2])
+        yield from _graded(report, score(submission), submission.name.rpartition("/")[2])
         return
-    yield plain(f"\n{submission.name}  {submission.problem}  {submission.language}".rstrip(), "dim")
+    yield plain(f"{submission.name}  {submission.problem}  {submission.language}".rstrip(), "dim")
     if withdrawn := formatting.withdrawal(submission):
         yield plain(f"{withdrawn}; it is on no board", "yellow")
     match submission.state:
         case submission_pb2.SUBMISSION_STATE_SUCCEEDED:
-            yield from _graded(submission.report, score(submission), submission.name.rpartition("/")[2])
-            if submission.report.HasField("environment"):
-                yield from environment(submission.report.environment)
+            yield from _graded(report, score(submission), submission.name.rpartition("/")[2])
+            if report.HasField("environment"):
+                yield from environment(report.environment, versions=versions)
             if bar := step_bar(step_times(submission)):
                 yield bar
         case submission_pb2.SUBMISSION_STATE_FAILED:
@@ -70,9 +78,6 @@ def score(submission: submission_pb2.Submission) -> str:
 
 
 def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> Iterator[RenderableType]:
-    verdict = formatting.verdict_name(report)
-    line = Text(verdict, style="bold green" if report.verdict == report_pb2.VERDICT_ACCEPTED else "bold red")
-    yield line + plain(f"  {one_line(report.reason)}") if report.reason not in ("", verdict) else line
     yield plain(one_line(report.summary, most_chars=_SUMMARY_CHARS))
     if report.cached_from:
         yield plain(f"cached: the result of {one_line(report.cached_from)}, which is identical", "yellow")
@@ -93,7 +98,7 @@ def _graded(report: report_pb2.Report, score_text: str, submission_id: str) -> I
             headings = ("expected", "actual", "may differ by")
             yield from _section([text_table(("element", *headings), elements, right=headings, title="The first wrong elements")])
     yield from _section(render_times(report.measurements, report.environment.ceilings))
-    for speedup in report.speedups:
+    for speedup in report.speedups if report.environment.clock != report_pb2.CLOCK_HOST else ():
         yield plain(f"speedup over {one_line(speedup.baseline)}, geometric mean: {formatting.ratio(speedup)}")
     yield from _section(render_kernels(report.build.kernels, report.environment.architecture))
     if report.HasField("profile"):
@@ -133,19 +138,17 @@ def _quoted(title: str, text: str, most_chars: int, *, cut: bool = False) -> Ite
     yield Text("\n".join(f"  | {line}" for line in shown.split("\n")))
 
 
-def environment(environment: report_pb2.Environment) -> Iterator[RenderableType]:
-    """The device, the versions and the isolation of a grading, in plain words."""
+def environment(environment: report_pb2.Environment, *, versions: bool) -> Iterator[RenderableType]:
+    """The device, where asked for the versions, and the isolation of a grading, in plain words."""
     architecture = f", {one_line(environment.architecture)}" if environment.architecture else ""
     yield plain(f"\ndevice: {one_line(environment.device or environment.device_kind)}{architecture}")
     if environment.ceilings:
         yield plain(f"measured on it: {formatting.ceilings(environment.ceilings)}")
-    if environment.versions:
+    if versions and environment.versions:
         sentence = ", ".join(f"{name} {environment.versions[name]}" for name in sorted(environment.versions))
         yield plain(f"with: {one_line(sentence, most_chars=600)}", "dim")
     isolation = one_line(description(environment.isolation))
     yield plain(f"isolation: {isolation}", "bold yellow" if environment.isolation == "process" else "")
-    if environment.clock == report_pb2.CLOCK_HOST:
-        yield Text(formatting.PRACTICE, style="yellow")
 
 
 def step_bar(seconds: Mapping[str, float]) -> Text:
@@ -164,10 +167,10 @@ def step_bar(seconds: Mapping[str, float]) -> Text:
 
 
 def render_times(measurements: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> Iterator[RenderableType]:
-    """Times by a device's clock with all that is known of them; the host's clock, whose times are practice, gets a shorter table."""
+    """Times, and of those by a device's clock all that is known."""
     by_device = any(measurement.clock == report_pb2.CLOCK_DEVICE_EVENTS for measurement in measurements)
     if measurements:
-        yield _device_times(measurements) if by_device else _host_times(measurements)
+        yield _times(measurements)
     for measurement in measurements:
         rates = figures.throughput(measurement, ceilings)
         interval = formatting.median_range(measurement.certified)
@@ -184,34 +187,13 @@ def render_times(measurements: Sequence[report_pb2.Measurement], ceilings: Mappi
                 yield plain(f"{one_line(measurement.workload_id)}: {one_line(text)}", "dim")
 
 
-def _host_times(measurements: Sequence[report_pb2.Measurement]) -> Table:
-    baselines = list(dict.fromkeys(name for measurement in measurements for name in measurement.baselines))
-    headings = ("reported", "certified", *(f"PyTorch {one_line(name)}" for name in baselines), "speedup (95 % interval)")
-    rows = []
-    for measurement in measurements:
-        reported = formatting.median(measurement.reported) if measurement.HasField("reported") else "-"
-        rows.append(
-            (
-                measurement.workload_id,
-                reported if measurement.reported_confirmed or reported == "-" else f"{reported} (not confirmed)",
-                formatting.median(measurement.certified),
-                *(formatting.median(measurement.baselines[name]) if name in measurement.baselines else "-" for name in baselines),
-                ", ".join(formatting.ratio(speedup) for speedup in measurement.speedups) or "-",
-            )
-        )
-    return text_table(("workload", *headings), rows, right=headings, title="Times (medians)")
-
-
-def _device_times(measurements: Sequence[report_pb2.Measurement]) -> Table:
+def _times(measurements: Sequence[report_pb2.Measurement]) -> Table:
     """A row for the kernel and one for each of PyTorch's ways; widths are meant for 100 columns."""
     headings = ("do_bench (p20 to p80)", "certified", "at most", "speedup (95 % interval)")
     rows = []
     for measurement in measurements:
-        reported = formatting.spread(measurement.reported) if measurement.HasField("reported") else "-"
-        if reported != "-" and not measurement.reported_confirmed:
-            reported = f"{formatting.median(measurement.reported)}, not confirmed"
-        bound = formatting.time(measurement.bound_duration.ToNanoseconds())
-        rows.append((measurement.workload_id, "kernel", reported, formatting.median(measurement.certified), bound, ""))
+        times = (formatting.do_bench(measurement), formatting.median(measurement.certified))
+        rows.append((measurement.workload_id, "kernel", *times, formatting.time(measurement.bound_duration.ToNanoseconds()), ""))
         speedups = {speedup.baseline: formatting.ratio(speedup) for speedup in measurement.speedups}
         for name in formatting.baselines((*measurement.reported_baselines, *measurement.baselines)):
             reported = formatting.spread(measurement.reported_baselines[name]) if name in measurement.reported_baselines else "-"

@@ -36,8 +36,12 @@ _FINAL = (submission_pb2.SUBMISSION_STATE_SUCCEEDED, submission_pb2.SUBMISSION_S
 
 
 async def whole_name(client: GraderClient, name: str) -> str:
-    """Find the full name of the submission whose id begins so. UsageError unless it is a single one. A whole id is not looked up."""
+    """Find the full name of the submission whose id begins so, of "last" the caller's newest. UsageError unless it is a single one. A
+    whole id is not looked up."""
     prefix = resource_id(SUBMISSIONS, name)
+    if prefix == "last":
+        for newest in (await client.list_submissions(page_size=1, user=(await client.get_caller()).user)).submissions:
+            return newest.name
     if len(prefix) >= ID_CHARS or not prefix.isalnum() or not prefix.isascii():
         return full_name(SUBMISSIONS, name)
     matches: list[str] = []
@@ -220,13 +224,13 @@ async def show_command(
         return await show_source(target, name, out)
     if log:
         return await show_log(target, name)
-    print_submission(await _fetch(target, name), json=json)
+    print_submission(await _fetch(target, name), json=json, versions=True)
     return Exit.DONE
 
 
-def print_submission(submission: submission_pb2.Submission, *, json: bool) -> None:
-    """Print a submission with its report."""
-    print_message(submission, report.render(submission), json=json)
+def print_submission(submission: submission_pb2.Submission, *, json: bool, versions: bool = False) -> None:
+    """Print a submission with its report. versions: as of `report.render`."""
+    print_message(submission, report.render(submission, versions=versions), json=json)
 
 
 async def _fetch(target: Target, name: str) -> submission_pb2.Submission:

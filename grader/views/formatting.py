@@ -15,8 +15,9 @@ from grader.views.figures import Occupancy
 from grader.views.sanitize import one_line
 
 PRACTICE = "practice, not official: times are of an emulated device"
+RIGHT_ON_CPU = "right; times here are the CPU's and mean little"
 FLAGS = {
-    "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time that the kernel reported; the certified one counts",
+    "REPORTED_TIME_NOT_CONFIRMED": "the judge's clock does not confirm the time by do_bench; the certified one counts",
     "DEVICE_NOT_QUIET": "the GPU or host was busy during timing; only the minimum overhead was subtracted, so it may be faster than shown",
     "BASELINE_SLOWED": "PyTorch ran slower next to this kernel than alone; its time alone was used",
     "SPEEDUP_NOT_RESOLVED": "a time is too short, or this machine too busy, to measure reliably; that workload is not scored",
@@ -35,7 +36,7 @@ STAGES = {
     submission_pb2.STAGE_MEASURING: "measuring",
     submission_pb2.STAGE_PROFILING: "profiling",
 }
-_SHOWN_WITH_ENVIRONMENT = "EMULATED_NOT_RANKED"
+_EMULATED = "EMULATED_NOT_RANKED"  # the headline says it
 _AT_REST = ("", "GpuIdle")
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 
@@ -83,6 +84,22 @@ def utc(time: Timestamp) -> str:
         return "a time of no calendar"
 
 
+def headline(submission: submission_pb2.Submission) -> str:
+    """What is said next to the verdict: why it is not ACCEPTED, or how fast the kernel is and on what; "" where no more is known."""
+    report, speedups = submission.report, {speedup.baseline: speedup.ratio for speedup in submission.report.speedups}
+    if report.verdict != report_pb2.VERDICT_ACCEPTED:
+        return report.reason if report.reason != verdict_name(report) else ""
+    if report.environment.clock == report_pb2.CLOCK_HOST:
+        return RIGHT_ON_CPU if report.measurements or submission.HasField("score") else ""
+    on = f" on {report.environment.device.removeprefix('NVIDIA ')}"
+    if submission.HasField("score"):
+        if submission.score_kind == report_pb2.SCORE_KIND_TIME:
+            return time(submission.score) + on
+        speedups = {submission.score_baseline: submission.score}
+    first = next(iter(baselines(speedups)), None)
+    return "" if first is None else f"{speedups[first]:.3g}x PyTorch{'' if first == 'eager' else f' {first}'}{on}"
+
+
 def withdrawal(submission: submission_pb2.Submission) -> str:
     """By whom, when and why it was withdrawn; "" where it was not."""
     if not submission.HasField("withdrawal"):
@@ -101,8 +118,9 @@ def wrong_element(element: report_pb2.WrongElement) -> tuple[str, str, str, str]
 
 
 def flags(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Flags with what they mean, "" where that is not known here; without the one that is shown with the environment."""
-    return [(name, FLAGS.get(name, "")) for name in names if name != _SHOWN_WITH_ENVIRONMENT]
+    """Flags with what they mean, "" where that is not known here. On the emulated device none of times, which mean little there."""
+    left_out = {_EMULATED, *FLAGS} - {"NOT_SCORED"} if _EMULATED in names else {}
+    return [(name, FLAGS.get(name, "")) for name in names if name not in left_out]
 
 
 def time_unit(nanoseconds: float) -> tuple[float, str]:
@@ -136,6 +154,14 @@ def spread(samples: report_pb2.Samples) -> str:
     size, unit = time_unit(middle)
     low, high = (_three_digits(end / size) for end in ends)
     return f"{_three_digits(middle / size)} {unit} ({low} to {high})"
+
+
+def do_bench(measurement: report_pb2.Measurement) -> str:
+    """The kernel's time by do_bench, and that the judge's clock does not confirm it; the clock of the emulated device can't."""
+    if not measurement.HasField("reported"):
+        return "-"
+    confirmed = measurement.reported_confirmed or measurement.clock == report_pb2.CLOCK_HOST
+    return spread(measurement.reported) if confirmed else f"{median(measurement.reported)}, not confirmed"
 
 
 def ceilings(of: Mapping[str, float]) -> str:
@@ -196,8 +222,8 @@ _ENDS = {
 
 
 def turns(measurement: report_pb2.Measurement) -> str:
-    """How a measurement ended, such as 18 turns, +-0.92 % (as narrow as asked); "" where it is not known."""
-    if not measurement.turn_count:
+    """How a measurement ended, such as 18 turns, +-0.92 % (as narrow as asked); "" where it is not known, and of the emulated device."""
+    if not measurement.turn_count or measurement.clock == report_pb2.CLOCK_HOST:
         return ""
     message = [f"{measurement.turn_count} turns"]
     if measurement.HasField("half_width"):

@@ -3,61 +3,63 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
+import os
+import signal
+import subprocess
+import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rich.console import RenderableType
+from rich.console import Console
 from rich.text import Text
 
 from grader import devices
 from grader.api.client import GraderClient
-from grader.cli import report, sources
+from grader.cli import sources
 from grader.cli.exits import Exit, UsageError
-from grader.cli.output import print_line, print_parts, text_table
-from grader.cli.progress import GradingStages, ProgressDisplay
+from grader.cli.output import plain, print_line, print_parts, stdout_console
+from grader.cli.progress import ProgressDisplay
 from grader.cli.session import EXAMPLES, ServerRequirement, Target, connect
 from grader.cli.submit import follow
 from grader.dispatch.gpus import Gpu, discover, why_unusable
-from grader.v1 import report_pb2, submission_pb2
+from grader.isolations import AUTO, description, safe_isolations
+from grader.server.commands import doctor
+from grader.v1 import submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
-from grader.views.workload_rows import max_error
 
+IN_PROCESS, IN_PROCESS_S = "tools.inprocess_check", 120.0
+ACCEPTED, BROKEN, REFUSED = 0, 1, 3  # its exit codes
 PROBLEM = "tril_matmul"
 STORY = ("correct_2d", "correct_unrolled", "divergent_sync", "zeros", "stale_memory", "wmma_float")
 _EXPECT = "// expect:"
 
 
 @dataclass(slots=True, kw_only=True)
-class Kernel(ProgressDisplay):
-    """A kernel of the demo on its way to a verdict."""
+class Kernel:
+    """A kernel of the demo on its way to a verdict. in_process: the exit code of a check in its own process."""
 
     path: Path
     expected: tuple[str, ...]
-    stages: GradingStages = field(default_factory=lambda: GradingStages(time.monotonic()))
     final: submission_pb2.Submission = field(default_factory=submission_pb2.Submission)
+    in_process: int = 0
 
     @property
     def name(self) -> str:
         """The name of the file without its ending."""
         return self.path.stem
 
-    def feed(self, event: submission_pb2.SubmissionEvent) -> None:
-        """Print the lines that an event adds."""
-        for line in self.stages.feed(event, time.monotonic()):
-            print_line(f"{self.name}: {one_line(line)}")
-
     @property
     def outcome(self) -> str:
-        """The verdict, or the failure of the grader."""
-        if self.final.HasField("report"):
-            return formatting.verdict_name(self.final.report)
-        return f"{formatting.state_name(self.final)} {one_line(self.final.error.message)}"
+        """The verdict with its headline and the sentence why, or the failure of the grader."""
+        if not self.final.HasField("report"):
+            return f"{formatting.state_name(self.final)}: {self.final.error.message}"
+        headline = formatting.headline(self.final)
+        why = "" if headline == formatting.RIGHT_ON_CPU else self.final.report.summary.partition(". ")[0]
+        return f"{formatting.verdict_name(self.final.report)}{f', {headline}' if headline else ''}{f': {why}' if why else ''}"
 
     @property
     def as_expected(self) -> bool:
@@ -67,19 +69,30 @@ class Kernel(ProgressDisplay):
 
 
 async def demo(target: Target) -> Exit:
-    """Grade the story's kernels side by side and compare their verdicts."""
+    """Grade the story's kernels side by side, each also checked in its own process, and compare their verdicts."""
     kernels = [read_kernel(EXAMPLES / PROBLEM / f"{name}.cu") for name in STORY]
-    print(f"grading {len(kernels)} kernels for {PROBLEM} on {where(target.device)}; the first build of each takes some seconds")
+    wrong = [kernel for kernel in kernels if kernel.expected[0] != "ACCEPTED"]
+    device = where(target.device)
+    print_line(f"{len(kernels)} kernels for {PROBLEM}, {len(wrong)} of them wrong, on {device}: about a minute on an idle machine")
+    print_parts(await _isolation(target.sandbox))
     scratch = tempfile.TemporaryDirectory(prefix="grader-demo-") if target.state_dir is None else nullcontext(str(target.state_dir))
-    with scratch as state_dir:
+    console = stdout_console()
+    status = console.status("starting a server")  # on a terminal only
+    with scratch as state_dir, status:
         async with connect(replace(target, state_dir=Path(state_dir)), ServerRequirement.GRADE) as client:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for kernel in kernels:
-                        group.create_task(_grade(client, kernel))
+                    tasks = [group.create_task(_grade(client, kernel, console)) for kernel in kernels]
+                    for count, graded in enumerate(asyncio.as_completed(tasks)):
+                        status.update(f"{count} of {len(kernels)} kernels graded")
+                        await graded
             except ExceptionGroup as failures:  # all of them share the server, so that the first says enough
                 raise failures.exceptions[0] from None
-    print_parts(_summary(kernels))
+            status.update("checking the wrong kernels in their own processes, as other harnesses do")
+            kind = devices.CUDA if device.startswith(devices.CUDA) else devices.EMULATED
+            for kernel in wrong:
+                kernel.in_process = await _checked_in_process(kernel, kind)
+    print_parts(_summary(kernels, wrong))
     return Exit.DONE if all(kernel.as_expected for kernel in kernels) else Exit.OTHER_VERDICT
 
 
@@ -101,7 +114,7 @@ def read_kernel(path: Path) -> Kernel:
     return Kernel(path=path, expected=tuple(first.removeprefix(_EXPECT).split()))
 
 
-async def _grade(client: GraderClient, kernel: Kernel) -> None:
+async def _grade(client: GraderClient, kernel: Kernel, console: Console) -> None:
     files = sources.read([kernel.path], PROBLEM)
     submission = await client.submit(
         submission_pb2.Submission(
@@ -109,43 +122,44 @@ async def _grade(client: GraderClient, kernel: Kernel) -> None:
             sources=[submission_pb2.SourceFile(path=source.path, content=source.content) for source in files.sources],
         )
     )
-    kernel.final = await follow(client, submission.name, kernel)
-    print_line(f"{kernel.name}: {kernel.outcome}")
+    kernel.final = await follow(client, submission.name, ProgressDisplay())
+    line = f"{kernel.name}: {one_line(kernel.outcome, most_chars=400)}"
+    console.print(plain(line, "" if kernel.as_expected else "bold red"), soft_wrap=True)
 
 
-def _summary(kernels: Sequence[Kernel]) -> Iterator[RenderableType]:
-    numbers = ("unwritten", "max error", "reported", "certified")
-    yield Text()
-    yield text_table(("kernel", "verdict", "reason", *numbers, "isolation", "device", "as expected"), map(_row, kernels), right=numbers)
-    for kernel in kernels:
-        if kernel.final.report.HasField("environment"):
-            yield from report.environment(kernel.final.report.environment)
-            break
-    if wrong := [kernel.name for kernel in kernels if not kernel.as_expected]:
-        yield Text(f"not as expected: {', '.join(wrong)}", style="bold red")
-    else:
-        yield Text(f"all {len(kernels)} verdicts are as expected", style="bold green")
+async def _isolation(choice: str) -> list[Text]:
+    """The isolation that this choice means here, and what a stronger one needs."""
+    known = await doctor.isolations()
+    used = next((finding.name for finding in known if finding.usable and choice in (AUTO, finding.name)), choice)
+    unsafe = used not in safe_isolations()
+    stronger = [f"{finding.name}: {finding.remedy}" for finding in known if unsafe and finding.name != used and not finding.usable]
+    return [plain(f"isolation: {description(used)}", "bold yellow" if unsafe else ""), *(plain(f"  for {line}") for line in stronger)]
 
 
-def _row(kernel: Kernel) -> list[str | Text]:
-    expected = Text("yes", style="green") if kernel.as_expected else Text(f"no: {' '.join(kernel.expected)}", style="red")
-    graded = kernel.final.report
-    trials = list(graded.trials)
-    unwritten = max(trials, key=lambda trial: trial.unwritten_count / max(trial.element_count, 1), default=report_pb2.Trial())
-    return [
-        kernel.name,
-        kernel.outcome,
-        graded.reason,
-        formatting.share(unwritten.unwritten_count, unwritten.element_count),
-        formatting.error(max_error(trials)),
-        _middle_time(graded.measurements, "reported"),
-        _middle_time(graded.measurements, "certified"),
-        graded.environment.isolation,
-        graded.environment.device_kind,
-        expected,
-    ]
+async def _checked_in_process(kernel: Kernel, kind: str) -> int:
+    """The exit code of a check that shares the kernel's process. Without a box: only the demo's own kernels come here."""
+    command, null = (sys.executable, "-m", IN_PROCESS, str(kernel.path), kind), subprocess.DEVNULL
+    checking = await asyncio.create_subprocess_exec(*command, cwd=EXAMPLES.parent, stdout=null, stderr=null, start_new_session=True)
+    try:
+        return await asyncio.wait_for(checking.wait(), IN_PROCESS_S)
+    except TimeoutError:  # a hanging kernel is noticed in its process, too
+        return REFUSED
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(checking.pid, signal.SIGKILL)
 
 
-def _middle_time(measurements: Sequence[report_pb2.Measurement], field: str) -> str:
-    medians = [getattr(measurement, field).median_duration for measurement in measurements if measurement.HasField(field)]
-    return formatting.time(statistics.median(median.ToNanoseconds() for median in medians)) if medians else "-"
+def _summary(kernels: Sequence[Kernel], wrong: Sequence[Kernel]) -> Iterator[Text]:
+    if surprising := [f"{kernel.name} (not {' '.join(kernel.expected)})" for kernel in kernels if not kernel.as_expected]:
+        yield Text(f"not as expected: {', '.join(surprising)}", style="bold red")
+        return
+    yield Text(f"all {len(kernels)} verdicts are as expected", style="bold green")
+    for kernel in wrong:
+        if kernel.in_process == BROKEN:
+            yield plain(
+                f"{kernel.name} could not be checked in its process: {sys.executable} -m {IN_PROCESS} {kernel.path} DEVICE", "yellow"
+            )
+    deceived = [kernel.name for kernel in wrong if kernel.in_process == ACCEPTED]
+    names = f" ({', '.join(deceived)})" if deceived else ""
+    count = f"{len(wrong)} wrong kernels were caught; a check inside the kernel's process would have accepted"
+    yield plain(f"{count} {len(deceived)} of them{names}", "bold")

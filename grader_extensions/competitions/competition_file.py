@@ -174,6 +174,8 @@ def disagreements(file: CompetitionFile) -> Iterator[tuple[tuple[str, ...], str]
         if table.problem not in file.problems:
             text = f"'secret' is of {table.problem!r}, which is not in 'problems'; add it there"
             yield ("secret", "problems"), text
+        if table.device is not None and table.device not in {choice.partition(":")[0] for choice in file.devices}:
+            yield ("secret", "devices"), f"'secret' is run on {table.device} only, and 'devices' has none; add it there, or leave this out"
     if file.secret and not file.secret_seed:
         text = "'secret_seed' is missing, which keeps the secret workloads; write 32 hex digits, such as `openssl rand -hex 16` prints"
         yield ("secret_seed",), text

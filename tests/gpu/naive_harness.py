@@ -4,9 +4,6 @@
 `torch.utils.cpp_extension.load`), N, the device, and the order: `kernel` or `pytorch`, whichever is called first. It shows what such a
 harness says of `stale_memory.cu`, and why: the kernel writes a row and returns a fresh `empty_like`, which is the block that PyTorch's
 result has just left. The order `chained` launches a raw kernel twice instead.
-
-The inputs are lower triangular, as in the published problem of this kernel, so that product and result are the same matrix: whichever of
-PyTorch's freed blocks the allocator hands out, it holds the right answer. Nothing else is in the cache, because it is emptied before.
 """
 
 from __future__ import annotations
@@ -19,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.unboxed import extension, raw_call
+from tools.inprocess_check import TOLERANCE, call, inputs, reference
 
-TOLERANCE = 1e-2  # absolute and relative, as KernelBench has it
 RUNS, WARM_RUNS = 20, 3
 
 
@@ -35,17 +32,11 @@ def main(arguments: list[str]) -> int:
         Path(out).write_text(json.dumps(_chained(Path(plan["artifact"]), n)), "utf-8")
         return 0
     kernel = _load(plan["artifact"])
-
-    def reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.tril(torch.matmul(a, b))
-
-    torch.manual_seed(0)
-    a, b = (torch.tril(torch.randn(n, n, device=device)) for _ in range(2))
-    _prepare(reference, a, b, device)
+    a, b = inputs(n, device)
     calls = {"kernel": kernel, "pytorch": reference}
-    results = {name: _call(calls[name], a, b) for name in sorted(calls, key=plan["order"].__ne__)}
+    results = {name: call(calls[name], a, b) for name in sorted(calls, key=plan["order"].__ne__)}
     got, expected = results["kernel"], results["pytorch"]
-    kernel_us, reference_us = (_timed_us(call, a, b, device) for call in (kernel, reference))
+    kernel_us, reference_us = (_timed_us(timed, a, b, device) for timed in (kernel, reference))
     result = {
         "correct": torch.allclose(got, expected, atol=TOLERANCE, rtol=TOLERANCE),
         "right_rows": int((got == expected).all(dim=1).sum()),
@@ -63,27 +54,6 @@ def _load(artifact: str) -> Callable[..., Any]:
 
         return load(name="naive_kernel", sources=[artifact.removeprefix("load:")]).forward  # type: ignore[no-any-return]
     return extension(Path(artifact)).forward  # type: ignore[no-any-return]
-
-
-def _prepare(reference: Callable[..., Any], a: Any, b: Any, device: str) -> None:
-    """Let cuBLAS take its workspace on a small product, then give back what making the inputs left in the allocator's cache."""
-    import torch
-
-    reference(a[:64, :64].contiguous(), b[:64, :64].contiguous())
-    if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-
-
-def _call(call: Callable[..., Any], a: Any, b: Any) -> Any:
-    """The result, on the host; its device memory is free when this returns, as after most harnesses' checks."""
-    import torch
-
-    with torch.no_grad():
-        result = call(a, b)
-        if result.is_cuda:
-            torch.cuda.synchronize()
-        return result.cpu().clone()
 
 
 def _chained(artifact: Path, n: int) -> dict[str, int]:

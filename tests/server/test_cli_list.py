@@ -150,6 +150,14 @@ async def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(client,
         )
 
 
+async def test_last_is_the_newest_submission_of_the_caller(client, kernel):
+    """A caller without any is told so."""
+    with pytest.raises(UsageError, match="no submission of yours"):
+        await whole_name(client, "last")
+    made = [(await client.submit(kernel("hang"))).name for _ in range(2)]
+    assert await whole_name(client, "last") == await whole_name(client, "submissions/last") == made[-1]
+
+
 @pytest.mark.parametrize(
     ("prefix", "expected"),
     [

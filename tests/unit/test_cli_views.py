@@ -21,10 +21,10 @@ from grader.views import formatting
 SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
 
 
-def shown(submission: submission_pb2.Submission, *, terminal: bool = False) -> str:
+def shown(submission: submission_pb2.Submission, *, terminal: bool = False, versions: bool = True) -> str:
     out = io.StringIO()
     console = Console(file=out, width=160, markup=False, emoji=False, highlight=False, force_terminal=terminal)
-    for part in report.render(submission):
+    for part in report.render(submission, versions=versions):
         console.print(part, soft_wrap=isinstance(part, Text))
     return out.getvalue()
 
@@ -74,8 +74,8 @@ def rejected(**fields: object) -> submission_pb2.Submission:
 def test_an_accepted_kernel_shows_its_times() -> None:
     text = shown(accepted())
     assert re.search(r"n64\s+passed\s+2\s+0 %\s+0 %\s+3e-06", text)
-    assert re.search(r"n64\s+1.23 ms\s+1.34 ms\s+2.00 ms\s+1.5x \(1.4 to 1.6\)", text)
-    assert "practice, not official: times are of an emulated device" in text and "process: UNSAFE" in text
+    assert re.search(r"n64\s+kernel\s+1.23 ms\s+1.34 ms", text) and re.search(r"eager\s+-\s+2.00 ms\s+1.5x \(1.4 to 1.6\)", text)
+    assert "process: UNSAFE" in text and "reported" not in text.lower()
 
 
 def test_the_first_failure_of_a_workload_is_its_result() -> None:
@@ -91,7 +91,7 @@ def test_the_first_failure_of_a_workload_is_its_result() -> None:
             ],
         )
     )
-    assert "WRONG_ANSWER  UNWRITTEN_OUTPUT" in text
+    assert "WRONG_ANSWER, UNWRITTEN_OUTPUT" in text
     assert re.search(r"n1\s+passed", text)
     assert re.search(r"n64\s+unwritten\s+1\s+0 %\s+98.44 %", text)
 
@@ -375,14 +375,58 @@ def test_rates_are_shown_next_to_the_ceiling_of_the_unit() -> None:
     assert "occupancy at most 75 % at 128 and 256 and 512 threads (registers), 50 % at 1024 threads" in text
 
 
+@pytest.mark.parametrize(
+    ("submission", "line"),
+    [
+        (accepted(), "ACCEPTED, right; times here are the CPU's and mean little"),
+        (on_a_gpu(), "ACCEPTED, 1.5x PyTorch on H200"),
+        (rejected(verdict=report_pb2.VERDICT_ACCEPTED, summary="Right."), "ACCEPTED"),
+        (rejected(verdict=report_pb2.VERDICT_WRONG_ANSWER, reason="MISMATCH"), "WRONG_ANSWER, MISMATCH"),
+        (rejected(verdict=report_pb2.VERDICT_COMPILE_ERROR, reason="COMPILE_ERROR"), "COMPILE_ERROR"),
+    ],
+)
+def test_the_first_line_is_the_verdict_with_the_headline(submission: submission_pb2.Submission, line: str) -> None:
+    """How fast and on what, or why not."""
+    assert shown(submission).splitlines()[1] == line
+
+
+def test_a_headline_shows_a_score_before_a_speedup() -> None:
+    """Of which way of PyTorch, where it is not the usual one."""
+    submission = on_a_gpu()
+    submission.score, submission.score_baseline, submission.score_kind = 12.345, "compile", report_pb2.SCORE_KIND_SPEEDUP
+    assert formatting.headline(submission) == "12.3x PyTorch compile on H200"
+    submission.score, submission.score_baseline, submission.score_kind = 1_234_000, "", report_pb2.SCORE_KIND_TIME
+    assert formatting.headline(submission) == "1.23 ms on H200"
+
+
+def test_only_show_prints_the_versions() -> None:
+    """They are a long line, which would follow each submission."""
+    assert "driver 580.1" in shown(on_a_gpu()) and "driver 580.1" not in shown(on_a_gpu(), versions=False)
+
+
+def test_on_the_emulated_device_no_flag_and_no_precision_is_said_of_times() -> None:
+    """A board's flag is. The control is the same report of a GPU."""
+    submission, raised = accepted(), ["REPORTED_TIME_NOT_CONFIRMED", "SPEEDUP_NOT_RESOLVED", "BASELINE_SLOWED", "PRACTICE_SCORE"]
+    submission.report.flags.extend([*raised, "EMULATED_NOT_RANKED", "NOT_SCORED"])
+    measured = submission.report.measurements[0]
+    measured.reported_confirmed, measured.turn_count, measured.half_width, measured.clock = False, 2, 21.34, report_pb2.CLOCK_HOST
+    text = shown(submission)
+    assert not any(word in text for word in (*raised, "EMULATED_NOT_RANKED", "not confirmed", "2 turns", "geometric mean"))
+    assert "NOT_SCORED: " in text
+    submission.report.flags.remove("EMULATED_NOT_RANKED")
+    measured.clock = submission.report.environment.clock = report_pb2.CLOCK_DEVICE_EVENTS
+    text = shown(submission)
+    assert all(word in text for word in (*raised, "1.23 ms, not confirmed", "2 turns, \N{PLUS-MINUS SIGN}2134 %", "geometric mean"))
+
+
 def test_a_flag_is_said_in_words() -> None:
-    """Each flag that the fold can raise, but for the one that is said with the device."""
+    """Each flag that the fold can raise on a GPU."""
     submission = accepted()
     raised = ["REPORTED_TIME_NOT_CONFIRMED", "BASELINE_SLOWED", "SPEEDUP_NOT_RESOLVED", "THROTTLED"]
     submission.report.flags.extend(raised)
     submission.report.measurements[0].reported_confirmed = False
     text = shown(submission)
-    assert all(re.search(rf"{flag}: \w+", text) for flag in raised) and "1.23 ms (not confirmed)" in text
+    assert all(re.search(rf"{flag}: \w+", text) for flag in raised) and "1.23 ms, not confirmed" in text
 
 
 def test_a_ranked_kernel_shows_its_score_and_of_how_many_processes() -> None:

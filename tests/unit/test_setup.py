@@ -21,7 +21,7 @@ if [ "$1" = -m ] && [ "$2" = pip ]; then
     echo "$*" >>"$place/calls"
     case $1 in
     index) echo "$PIP_EXTRA_INDEX_URL $PIP_FIND_LINKS" >"$place/sources"; cat "$place/offered" 2>/dev/null ;;
-    install) [ "${{*: -1}}" != torch ] || [ ! -e "$place/broken" ] ;;
+    install) [ ! -e "$place/failing" ] || {{ cat "$place/failing"; exit 1; }}; [ "${{*: -1}}" != torch ] || [ ! -e "$place/broken" ] ;;
     esac
     exit
 fi
@@ -42,14 +42,14 @@ class Setup:
         python.write_text(PYTHON)
         python.chmod(0o755)
 
-    def run(self, *words, kind="run"):
+    def run(self, *words, kind="run", code=0):
         """The lines that it printed, and the calls of pip."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
         environment["PATH"] = f"{self.programs}:{environment['PATH']}"
         command = ["tools/setup.sh", kind, str(self.bin.parent), *words]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.splitlines(), (self.bin / "calls").read_text().splitlines()
+        assert done.returncode == code, done.stdout + done.stderr
+        return (done.stdout + done.stderr).splitlines(), (self.bin / "calls").read_text().splitlines()
 
 
 @pytest.fixture
@@ -91,6 +91,16 @@ def test_an_index_without_the_version_leads_to_the_default_build_and_one_line(se
     printed, (_, rest) = setup.run()
     assert rest.endswith("-c constraints.txt -e .[all] -e ./grader_extensions")
     assert len(words_about("installing PyTorch's default build", printed)) == 1
+
+
+def test_a_pip_that_fails_is_a_sentence_and_the_rest_is_in_a_file(setup):
+    """Its last error that says something."""
+    said = "Collecting x\n  ERROR: No matching distribution found for x\nerror: subprocess-exited-with-error\n"
+    (setup.bin / "failing").write_text(said)
+    printed, _ = setup.run(code=1)
+    log = setup.bin.parent / "setup.log"
+    assert printed[-1] == f"[setup] pip failed: ERROR: No matching distribution found for x; all that it said is in {log}"
+    assert said in log.read_text() and not words_about("Collecting", printed) and not (setup.bin.parent / ".ready-run").exists()
 
 
 def test_with_a_driver_pip_chooses(setup):

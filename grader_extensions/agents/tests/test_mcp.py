@@ -217,7 +217,7 @@ def test_no_word_of_others_passes_for_ours():
     )
     text = submission_text(submission_pb2.Submission(name=f"submissions/{INJECTION}", report=report), 200)
     head, _, notice, *lines = text.split("\n")
-    assert (head, notice) == ("COMPILE_ERROR  REJECTED", QUOTED)
+    assert (head, notice) == ("COMPILE_ERROR, REJECTED", QUOTED)
     assert len(lines) == 201 and all(line.startswith("| ") for line in lines[:-1]) and lines[-1].startswith("and ")
     assert len(text.splitlines()) == 204 and max(map(len, lines)) < 200 and all(line.isprintable() for line in text.split("\n"))
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,7 @@ from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
 from grader.cli.submit import AWAY
 from grader.isolations import AUTO
-from grader.v1 import grader_service_pb2, rejudge_pb2, report_pb2
+from grader.v1 import competition_pb2, grader_service_pb2, rejudge_pb2, report_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
@@ -44,6 +45,8 @@ async def _create(target: Target, order: rejudge_pb2.Rejudge, again: str, *, jso
     """Request a rejudge, follow it until all is decided unless wait is False, and show or apply it."""
     async with connect(target, ServerRequirement.GRADE) as client:
         order.submissions[:] = [await whole_name(client, name) for name in order.submissions]
+        if order.top_count:
+            ask_before_end(await client.get_competition(order.competition), may_ask=not json and sys.stdin.isatty())
         rejudge = await client.create_rejudge(order, request_id=request_id(order, again))
         if wait:
             with progress(json=json) as display:
@@ -53,6 +56,17 @@ async def _create(target: Target, order: rejudge_pb2.Rejudge, again: str, *, jso
             if apply and rejudge.state == READY:
                 rejudge = await client.apply_rejudge(rejudge.name)
         return await _print(client, rejudge, json=json)
+
+
+def ask_before_end(competition: competition_pb2.Competition, *, may_ask: bool) -> None:
+    """Ask whether a final may begin before its competition ends; where nobody can answer, only say so."""
+    if competition.end_time.ToDatetime(UTC) <= datetime.now(UTC):
+        return
+    text = f"{one_line(competition.name)} ends at {formatting.utc(competition.end_time)} UTC; a final now is without what comes until then"
+    if not may_ask:
+        print_note(text, "yellow")
+    elif not typer.confirm(f"{text}. Begin it?", err=True):
+        raise UsageError("the final was not begun; give the same command again after the end")
 
 
 async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, display: ProgressDisplay) -> rejudge_pb2.Rejudge:

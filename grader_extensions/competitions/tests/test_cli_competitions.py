@@ -11,11 +11,12 @@ from google.protobuf.duration_pb2 import Duration
 from rich.console import Console
 from typer.testing import CliRunner
 
+from grader.cli.exits import UsageError
 from grader.cli.main import app
 from grader.cli.progress import PlainLines
 from grader.v1 import competition_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader_extensions.competitions.cli.competitions import describe_changes
-from grader_extensions.competitions.cli.rejudge import render, request_id
+from grader_extensions.competitions.cli.rejudge import ask_before_end, render, request_id
 from tests import fakes
 from tests.threaded_server import embedded_server
 
@@ -212,3 +213,17 @@ def test_a_change_is_a_line_with_both_ranks_and_both_judgements():
     line = next(one for one in out.splitlines() if "submissions/s" in one)
     assert line.split()[:2] == ["-", "1"] and "ACCEPTED 2x (1.9..2.1)" in line and "WRONG_ANSWER MISMATCH" in line and "[red]" in line
     assert "\x1b" not in out and "grader-cli rejudge apply rejudges/r" in out
+
+
+@pytest.mark.parametrize(("hours", "may_ask", "asks", "says"), [(-1, True, 0, ""), (1, False, 0, "a final now"), (1, True, 1, "")])
+def test_a_final_before_the_end_asks_where_somebody_can_answer(monkeypatch, capsys, hours, may_ask, asks, says):
+    """And is not begun by a no. A pipe gets a note; after the end nothing is said."""
+    competition, asked = competition_pb2.Competition(name="competitions/spring"), []
+    competition.end_time.FromDatetime(datetime.now(UTC) + timedelta(hours=hours))
+    monkeypatch.setattr("typer.confirm", lambda text, **_: asked.append(text) or len(asked) > 1)
+    if asks:
+        with pytest.raises(UsageError, match="not begun"):
+            ask_before_end(competition, may_ask=may_ask)
+        asks += 1
+    ask_before_end(competition, may_ask=may_ask)
+    assert len(asked) == asks and says in capsys.readouterr().err

@@ -100,6 +100,7 @@ MISTAKES = [
         'problem = "other"\naxes = { n = 70368 }',
         "is of 'other', which is not in 'problems'",
     ),
+    ("axes = { n = 70368 }", "axes = { n = 70368 }\ndevice = 'cuda'", "'secret' is run on cuda only, and 'devices' has none"),
 ]
 
 
@@ -127,7 +128,11 @@ def secret_of(tmp_path):
         text = fakes.PROBLEM_TOML.format(name="sum")
         text = f"{text[: text.index('workloads')]}workloads = [{{ {small} }}, {{ {large} }}]\n"
         fakes.write_problem(tmp_path / "problems", text=text)
-        head = TEXT[: TEXT.index("[[secret]]")].replace('"vector_add", "row_softmax"', '"sum"')
+        head = (
+            TEXT[: TEXT.index("[[secret]]")]
+            .replace('"vector_add", "row_softmax"', '"sum"')
+            .replace('["emulated"]', '["emulated", "cuda:H200"]')
+        )
         (tmp_path / "competition.toml").write_text(f"{head}[[secret]]\nproblem = 'sum'\naxes = {{ n = {SIZE} }}\n{device}")
         found = Competitions.load([tmp_path / "competition.toml"], Problems.load([tmp_path / "problems"])).get("spring")
         return found.secret_workloads["sum"][0]

@@ -55,6 +55,7 @@ def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE
         "mode": formatting.words(submission, "mode"),
         "state": formatting.state_name(submission).lower(),
         "verdict": formatting.verdict_name(report),
+        "headline": formatting.headline(submission),
         "accepted": report.verdict == report_pb2.VERDICT_ACCEPTED,
         "withdrawn": formatting.withdrawal(submission),
         "flags": flags(report.flags),
@@ -65,7 +66,6 @@ def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE
         "wrong": list(itertools.islice(wrong, ROWS)),
         "times": measured(report, budget),
         "sources": shown_sources(submission.sources, remarks_by_line(report.build.log[:LOG_CHARS], remarks, paths)),
-        "practice": f"{formatting.PRACTICE[0].upper()}{formatting.PRACTICE[1:]}." if environment.clock == report_pb2.CLOCK_HOST else "",
         "isolation": description(environment.isolation),
         "artifacts": (),  # a site that keeps files of submissions says which
         "limits": {"rows": ROWS, "log": LOG_CHARS, "output": OUTPUT_CHARS, "remarks": REMARKS},
