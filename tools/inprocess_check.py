@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 
 def accepts(kernel: Callable[..., Any], n: int, device: str) -> bool:
-    """Whether the check accepts at one size. PyTorch is called often before, as where it is timed."""
+    """Tell if the check accepts at one size. PyTorch is called often before, as where it is timed."""
     import torch
 
     a, b = inputs(n, device)

@@ -85,7 +85,7 @@ def utc(time: Timestamp) -> str:
 
 
 def headline(submission: submission_pb2.Submission) -> str:
-    """What is said next to the verdict: why it is not ACCEPTED, or how fast the kernel is and on what; "" where no more is known."""
+    """The words next to the verdict: why it is not ACCEPTED, or how fast the kernel is and on what; "" where no more is known."""
     report, speedups = submission.report, {speedup.baseline: speedup.ratio for speedup in submission.report.speedups}
     if report.verdict != report_pb2.VERDICT_ACCEPTED:
         return report.reason if report.reason != verdict_name(report) else ""

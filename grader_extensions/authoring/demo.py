@@ -129,10 +129,10 @@ async def _grade(client: GraderClient, kernel: Kernel, console: Console) -> None
 
 async def _isolation(choice: str) -> list[Text]:
     """The isolation that this choice means here, and what a stronger one needs."""
-    known = await doctor.isolations()
-    used = next((finding.name for finding in known if finding.usable and choice in (AUTO, finding.name)), choice)
+    findings = await doctor.isolations()
+    used = next((finding.name for finding in findings if finding.usable and choice in (AUTO, finding.name)), choice)
     unsafe = used not in safe_isolations()
-    stronger = [f"{finding.name}: {finding.remedy}" for finding in known if unsafe and finding.name != used and not finding.usable]
+    stronger = [f"{finding.name}: {finding.remedy}" for finding in findings if unsafe and finding.name != used and not finding.usable]
     return [plain(f"isolation: {description(used)}", "bold yellow" if unsafe else ""), *(plain(f"  for {line}") for line in stronger)]
 
 
