@@ -137,7 +137,7 @@ async def test_profilers_get_no_more_rights_than_the_kernel(make, boxes, nsight)
     and ncu its own files."""
     fleet = make(gpus=(fakes.gpu(0),))
     await graded(fleet, lease(device_kind="cuda"))
-    (static, run, *tools), verified = boxes.profilers, replace(boxes.runs[0], fork_argv=())
+    (static, run, *tools), verified = boxes.profilers, replace(boxes.runs[0], fork_argv=(), fork_arguments=())
     built = next(spec for spec in boxes.specs if spec.purpose is Purpose.BUILD)
     assert replace(static, box_id="", argv=(), out_dir=None) == replace(built, box_id="", argv=(), out_dir=None) and static.gpu is None
     assert verified.out_dir is None
