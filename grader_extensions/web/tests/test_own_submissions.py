@@ -102,7 +102,7 @@ class Files:
         self.asked.append(caller.user)
         if caller.user != "ann":
             raise SubmissionNotFound(submission_id)
-        return b"{}"
+        return None, b"{}"  # a page needs the bytes only
 
 
 async def test_an_administrator_may_see_a_board_without_its_freeze(open_signed_site):
