@@ -56,6 +56,7 @@ def max_error(trials: Iterable[report_pb2.Trial]) -> float | None:
 
 NAMES = {
     report_pb2.STEP_QUEUED: "queue",
+    report_pb2.STEP_SCREEN: "emulated device first",
     report_pb2.STEP_DEVICE: "wait for the device",
     report_pb2.STEP_BUILDER: "wait for a builder",
     report_pb2.STEP_BOX: "start boxes",

@@ -115,7 +115,9 @@ def test_the_command_line_asks_in_percent_and_seconds(address: str, kernel: Path
 )
 def test_a_report_says_why_a_measurement_ended(end: str, text: str) -> None:
     """Turns taken, the half-width reached, and the reason; of a hidden workload none of them, for they tell its size."""
-    measurement = replace(fakes.measurement(), turn_count=18, half_width=0.0093, end=wire.MeasurementEnd(end))
+    measurement = replace(
+        fakes.measurement(), clock=wire.Clock.DEVICE_EVENTS, turn_count=18, half_width=0.0093, end=wire.MeasurementEnd(end)
+    )
 
     def shown(found: wire.Measurement) -> report_pb2.Measurement:
         event = Event(sequence=1, event_time=NOW, attempt=1, fact=found)
