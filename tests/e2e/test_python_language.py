@@ -192,7 +192,12 @@ made = io.BytesIO()
 with tarfile.open(fileobj=made, mode="w") as file:
     entry = tarfile.TarInfo("sources/../../x")
     file.addfile(entry, io.BytesIO())
-for place in ("/out", OUT):
+places = ["/out"]
+try:
+    places.append(OUT)
+except OSError:  # a forked run box sees no parent
+    pass
+for place in places:
     try:
         open(f"{place}/artifact", "wb").write(made.getvalue())
     except OSError:
