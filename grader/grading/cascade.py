@@ -41,20 +41,20 @@ WRONG = frozenset(
 Grade = Callable[[Lease, Host], AsyncIterator[wire.Fact]]
 
 
-async def grade(lease: Lease, host: Host, *, pipeline: Grade = pipeline.grade) -> AsyncGenerator[wire.Fact, None]:
-    """Grade one attempt as `pipeline` does, after a stage on the emulated device where the submission or its problem asks for that."""
+async def grade(lease: Lease, host: Host, *, grade_on_device: Grade = pipeline.grade) -> AsyncGenerator[wire.Fact, None]:
+    """Grade one attempt, after a stage on the emulated device where the submission asks for that. grade_on_device: grades on one device."""
     screening = None
     if is_screened(lease, host):
         begin_ns = time.monotonic_ns()
         yield wire.Progress(stage=Stage.SCREENING)
-        async with aclosing(screened(lease, host, pipeline)) as facts:
+        async with aclosing(screened(lease, host, grade_on_device)) as facts:
             async for fact in facts:
                 if isinstance(fact, wire.Screening):
                     fact = screening = replace(fact, duration_ns=time.monotonic_ns() - begin_ns)
                 yield fact
     if screening is not None and screening.outcome is ScreeningOutcome.FAILED:
         return
-    async with aclosing(cast(AsyncGenerator[wire.Fact, None], pipeline(lease, host))) as facts:
+    async with aclosing(cast(AsyncGenerator[wire.Fact, None], grade_on_device(lease, host))) as facts:
         async for fact in facts:
             yield fact if screening is None or not isinstance(fact, wire.AttemptTimeline) else with_screening(fact, screening.duration_ns)
 
@@ -68,7 +68,7 @@ def is_screened(lease: Lease, host: Host) -> bool:
         return seat.gpu is not None
 
 
-async def screened(lease: Lease, host: Host, pipeline: Grade) -> AsyncGenerator[wire.Fact, None]:
+async def screened(lease: Lease, host: Host, grade_on_device: Grade) -> AsyncGenerator[wire.Fact, None]:
     """Yield what the stage is about, then its Screening; of a wrong answer the facts that a report is drawn from, too."""
     facts, failed, problem = list[wire.Fact](), False, small(lease)
     test = replace(lease.submission.new, device_kind=devices.EMULATED, mode=wire.Mode.TEST)
@@ -81,7 +81,7 @@ async def screened(lease: Lease, host: Host, pipeline: Grade) -> AsyncGenerator[
         yield wire.Screening(outcome=ScreeningOutcome.SKIPPED, detail=obstacle)
         return
     try:
-        async with aclosing(cast(AsyncGenerator[wire.Fact, None], pipeline(lease, host))) as stage:
+        async with aclosing(cast(AsyncGenerator[wire.Fact, None], grade_on_device(lease, host))) as stage:
             async for fact in stage:
                 if failed or isinstance(fact, wire.Progress):
                     yield fact

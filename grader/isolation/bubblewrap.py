@@ -111,7 +111,7 @@ class BubblewrapIsolation(HostIsolation):
             binds=[str(bind.source) for bind, _ in binds] if self._root else (),
             tmp=tmp if keep.tmp_limit else None,
             descriptors=descriptors,
-            niceness=launch.YIELDING_NICENESS if launch.yields(spec, self._settings) else 0,
+            niceness=launch.niceness(spec, self._settings),
             confinement={
                 "rlimits": limits,
                 "drop_capabilities": keep.drop_capabilities,

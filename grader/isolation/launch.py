@@ -26,9 +26,9 @@ YIELDING_NICENESS, YIELDING_SHARES = 10, 110  # of the usual 1,024; the kernel g
 BOOT = "import sys; sys.path[:0] = {lib!r}.split(':'); from sandbox.box_init import main; main()"
 
 
-def yields(spec: BoxSpec, settings: BoxSettings) -> bool:
-    """Return whether a box gives way to the judge of a GPU and to the boxes beside it."""
-    return settings.yields_cores and spec.gpu is None and spec.purpose is not Purpose.BUILD
+def niceness(spec: BoxSpec, settings: BoxSettings) -> int:
+    """Return the niceness of a box's processes: above 0 where it gives way to the judge of a GPU and to the boxes beside it."""
+    return YIELDING_NICENESS if settings.yields_cores and spec.gpu is None and spec.purpose is not Purpose.BUILD else 0
 
 
 def rlimits(limits: Limits, *, process_count: int | None) -> dict[str, int]:
@@ -176,7 +176,7 @@ def container(
         # To read and write, and so to ioctl; never to make nodes.
         "Devices": [{"PathOnHost": str(node.source), "PathInContainer": node.target, "CgroupPermissions": "rw"} for node in grant.devices],
     }
-    if yields(spec, settings):
+    if niceness(spec, settings):
         host["CpuShares"] = YIELDING_SHARES
     if protections.memory_limit:
         host |= {"Memory": limits.memory_bytes, "MemorySwap": limits.memory_bytes}

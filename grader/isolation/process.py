@@ -64,7 +64,7 @@ class ProcessIsolation(HostIsolation):
                 **processes.labels(self._settings, spec.box_id),
             },
             uid=uid,
-            niceness=launch.YIELDING_NICENESS if launch.yields(spec, self._settings) else 0,
+            niceness=launch.niceness(spec, self._settings),
         )
 
 

@@ -22,7 +22,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grader.api.channels import CLIENT_HEADER
 from grader.api.conversion import to_data, to_text
 from grader.config import web_address
-from grader.errors import CallRefused, FieldViolation, InvalidRequest, SettingsInvalid
+from grader.errors import CallRefused, SettingsInvalid
 from grader.extensions import ServerContext
 from grader.peers import PeerCount, PeerLimits, loopback, network_of
 from grader.server.auth import PREFIX, REFLECTION
@@ -32,7 +32,7 @@ from grader.server.request_limits import MESSAGE_BYTES, message_bytes
 from grader.server.service import AT_ONCE_BYTES
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
 from grader_extensions.http.openapi import document
-from grader_extensions.http.rules import HttpRule, rules_of
+from grader_extensions.http.rules import HttpRule, invalid, rules_of
 from grader_extensions.web.sessions import Transport, asked_from_here, transport
 from grader_extensions.web.site import ARTIFACT_HEADERS
 
@@ -332,7 +332,7 @@ def _resume(message: Any, last_event: str) -> None:
     if not (
         number.isascii() and number.isdecimal() and len(number) < 19 and hasattr(message, "seen_revisions" if name else "after_sequence")
     ):
-        raise InvalidRequest([FieldViolation("Last-Event-ID", "is not the id of an event of this stream; send it back as it came")])
+        raise invalid("Last-Event-ID", "is not the id of an event of this stream; send it back as it came")
     if name:
         message.seen_revisions[name] = int(number)
     else:

@@ -47,19 +47,19 @@ class HttpRule:
         """Make the request of what was sent. InvalidRequest names the field, a JSON one by its path."""
         message = GetMessageClass(self.method.input_type)()
         if query if self.has_body else body:
-            raise _invalid("request", f"send the fields in {'the body, as JSON' if self.has_body else 'the query'}")
+            raise invalid("request", f"send the fields in {'the body, as JSON' if self.has_body else 'the query'}")
         if body.strip()[:1] not in (b"", b"{"):  # protobuf takes an empty list for an empty message
-            raise _invalid("request", "is not a JSON object")
+            raise invalid("request", "is not a JSON object")
         try:
             if self.has_body:
                 json_format.Parse(body or b"{}", message)
             else:
                 json_format.ParseDict({name: _query_value(message, name, query.getall(name)) for name in query}, message)
         except (json_format.ParseError, ValueError, RecursionError) as error:
-            raise _invalid(*_explained(str(error))) from None
+            raise invalid(*_explained(str(error))) from None
         for name, value in fields.items():
             if getattr(message, name) not in ("", value):
-                raise _invalid(name, f"differs from the path, which says {value!r}; leave it out")
+                raise invalid(name, f"differs from the path, which says {value!r}; leave it out")
             setattr(message, name, value)
         return message
 
@@ -84,7 +84,7 @@ def _query_value(message: Message, name: str, values: list[str]) -> Any:
     if field is None or field.message_type is not None or field.is_repeated:
         return values
     if len(values) > 1:
-        raise _invalid(name, f"is there {len(values)} times; send it once")
+        raise invalid(name, f"is there {len(values)} times; send it once")
     return {"true": True, "false": False}.get(values[0], values[0]) if field.type == FieldDescriptor.TYPE_BOOL else values[0]
 
 
@@ -98,5 +98,6 @@ def _explained(text: str) -> tuple[str, str]:
     return ".".join(_WRONG_FIELD.findall(text))[:300] or "request", f"can't be read: {reason[:300]}; docs/api.md says how JSON is written"
 
 
-def _invalid(field: str, description: str) -> InvalidRequest:
+def invalid(field: str, description: str) -> InvalidRequest:
+    """Refuse one field of a request."""
     return InvalidRequest([FieldViolation(field, description)])

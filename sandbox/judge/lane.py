@@ -269,19 +269,24 @@ def _measure(
         sum(byte_count(output, workload.axes) for output in problem.outputs),
         subject.device.ceilings(),
     )
+    # A profiler may break a kernel that is right, so it is used behind all that is timed, and where another process can be judged.
+    is_observed = clock.reused and job.mode is wire.Mode.BENCHMARK and workload is measured_workloads(problem, job.mode)[-1]
     bench, baseline_bench = (WorkloadContext.of(task, workload) for _ in range(2))
     for fact in measure(parties, bench, baseline_bench, floor_ns):
         if clock.reused and isinstance(fact, wire.Measurement) and outdated(parties, fact):
             raise RestartNeeded(wire.RestartCause.OUTDATED)
-        if isinstance(fact, wire.Measurement) and job.mode is wire.Mode.BENCHMARK and workload is measured_workloads(problem, job.mode)[-1]:
-            launch_ns = statistics.median(fact.certified.durations_ns)
-            # A profiler may break a kernel that is right, so it is used where another process can be judged.
-            if launch_ns <= OBSERVED_LAUNCH_NS and clock.reused:
-                reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVED_S)).reply
-                if isinstance(reply, Silence) or reply.status not in (Status.OK, Status.RAISED):  # raised: there is no profiler
-                    raise RestartNeeded(wire.RestartCause.UNOBSERVED)
-                fact = replace(fact, own_share=own_share(reply.message, subject.artifact) if is_ok(reply) else None)
+        if is_observed and isinstance(fact, wire.Measurement) and statistics.median(fact.certified.durations_ns) <= OBSERVED_LAUNCH_NS:
+            fact = replace(fact, own_share=_observed_share(subject, bench))
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return fact.outcome
     return PASSED
+
+
+def _observed_share(subject: RunnerLink, bench: WorkloadContext) -> float | None:
+    """Return the share of its own kernels in one more launch, as the subject's process reports it; None where that has no profiler.
+    RestartNeeded where the process can't be judged any further."""
+    reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVED_S)).reply
+    if isinstance(reply, Silence) or reply.status not in (Status.OK, Status.RAISED):
+        raise RestartNeeded(wire.RestartCause.UNOBSERVED)
+    return own_share(reply.message, subject.artifact) if is_ok(reply) else None

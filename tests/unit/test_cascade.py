@@ -52,7 +52,7 @@ async def graded(lease, emulated, host=None):
                 raise fact
             yield fact
 
-    return [fact async for fact in cascade.grade(lease, host or Host(), pipeline=pipeline)], leases
+    return [fact async for fact in cascade.grade(lease, host or Host(), grade_on_device=pipeline)], leases
 
 
 def screening(facts):
