@@ -51,7 +51,7 @@ def read(files: Sequence[Path], problem: str | None, *, root: Path | None = None
     """Read files and name their problem: the flag's, else the first file's directive's, else that of problem.toml next to it.
 
     One file that ends in .json is a solution file of an installed package: it holds the sources and names their problem.
-    root: a resolved directory, outside of which nothing is read, whoever moves files and links meanwhile; files are resolved, and no
+    root: a resolved directory, outside of which nothing is read, even if files and links are moved meanwhile; files are resolved, and no
     solution files.
     """
     if solution := next((path for path in files if path.suffix == SOLUTION_SUFFIX), None):

@@ -40,7 +40,7 @@ class CallInvalid(Unscored):
 
 
 class KernelInvalid(CallInvalid):
-    """The kernel can't be handed in: it is empty, too large, or no text."""
+    """The kernel can't be submitted: it is empty, too large, or no text."""
 
 
 @contextmanager

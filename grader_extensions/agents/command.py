@@ -25,7 +25,7 @@ async def mcp_command(
     server: Server = None,
     state_dir: StateDir = None,
 ) -> Exit:
-    """Serve a coding agent over stdio, by the Model Context Protocol: its tools submit kernels and tell verdicts as short texts.
+    """Serve a coding agent over stdio, by the Model Context Protocol: its tools submit kernels and return verdicts as short texts.
 
     They read only files below the directory in which this was started.
     """

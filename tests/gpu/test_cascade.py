@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.asyncio(loop_scope=
 
 COUNT = 200
 EMULATED_COUNT = 4
-WRONG_SHARE = 0.6  # of what a training loop hands in
+WRONG_SHARE = 0.6  # of what a training loop submits
 LANE_STEPS = (Step.LOAD, Step.VERIFY, Step.CLOSE)
 SLOW = {"endless", "endless_everywhere", "left_running", "pinned_flood", "hoards_memory", "torch_takes_all_memory"}  # wait for a limit
 
@@ -53,7 +53,7 @@ def corpus() -> list[Example]:
 
 
 def candidates(count: int) -> list[Example]:
-    """As many kernels as a training loop hands in, each with a line of its own, so that none was built before."""
+    """As many kernels as a training loop submits, each with a line of its own, so that none was built before."""
     items, wrong_count = [item for item in corpus() if "/" in item.name], round(WRONG_SHARE * count)
     right = itertools.cycle([item for item in items if item.expected == ("ACCEPTED",)])
     wrong = itertools.cycle([item for item in items if item.expected[0].startswith("WRONG_ANSWER")])
@@ -72,13 +72,13 @@ async def both(request: pytest.FixtureRequest, maybe_gpu: Gpu | None, device: st
     """A fleet of the GPU and several emulated devices."""
     isolation = request.config.getoption("gpu_isolation")
     if maybe_gpu is None:
-        async with grader(isolation=isolation, lanes=(), hidden=HIDDEN, device=device) as made:
-            yield made
+        async with grader(isolation=isolation, lanes=(), hidden=HIDDEN, device=device) as fleet:
+            yield fleet
         return
     with one_at_a_time(maybe_gpu.uuid):
-        async with grader(isolation=isolation, lanes=(0,), hidden=HIDDEN, emulated_count=EMULATED_COUNT, warm_count=1 + WARM_MORE) as made:
-            gpu_report.describe(await made.environment())
-            yield made
+        async with grader(isolation=isolation, lanes=(0,), hidden=HIDDEN, emulated_count=EMULATED_COUNT, warm_count=1 + WARM_MORE) as fleet:
+            gpu_report.describe(await fleet.environment())
+            yield fleet
 
 
 @pytest.mark.parametrize("mix", ["corpus", "training"])
@@ -104,11 +104,11 @@ async def test_no_right_kernel_is_stopped_and_wrong_ones_take_no_gpu(
         begin_s = time.monotonic()
         results[cascade] = await asyncio.gather(*(grade(number, item, cascade=cascade) for number, item in enumerate(items)))
         rate = 60 * len(items) / (time.monotonic() - begin_s)
-        done = [graded for graded in results[cascade] if isinstance(graded, Graded)]
-        accepted = sum(graded.report.verdict is Verdict.ACCEPTED for graded in done)
-        stopped = sum(outcome_of(graded) == "failed" for graded in done)
+        graded_items = [graded for graded in results[cascade] if isinstance(graded, Graded)]
+        accepted = sum(graded.report.verdict is Verdict.ACCEPTED for graded in graded_items)
+        stopped = sum(outcome_of(graded) == "failed" for graded in graded_items)
         way = "emulated device first" if cascade else "GPU alone"
-        table.add(mix, way, len(done), accepted, f"{rate:.0f}", f"{sum(map(gpu_s, done)):.1f}", stopped)
+        table.add(mix, way, len(graded_items), accepted, f"{rate:.0f}", f"{sum(map(gpu_s, graded_items)):.1f}", stopped)
     outcomes = Counter(outcome_of(graded) for graded in results[True] if isinstance(graded, Graded))
     section.notes.append(f"{mix}: {dict(sorted(outcomes.items()))}")
     differences = []

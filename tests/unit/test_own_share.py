@@ -43,7 +43,7 @@ def kept_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "outdated", lambda *_: False)
 
 
-def asked(
+def benchmark(
     place: Path, baseline: Baseline, answer: Callable[[], str], mode: wire.Mode, *, reused: bool = True
 ) -> tuple[list[wire.Fact], list[int], list[int]]:
     """The facts of a job, the sizes of all launches, and after how many of them the process was asked. reused: whether an earlier job has
@@ -84,7 +84,7 @@ def shares(facts: list[wire.Fact]) -> dict[str, float | None]:
 @pytest.mark.slow
 def test_a_benchmark_asks_once_behind_all_that_is_timed(tmp_path: Path, baseline: Baseline) -> None:
     """And before a hidden workload is met, of which an answer could tell."""
-    facts, sizes, (count,) = asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
+    facts, sizes, (count,) = benchmark(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
     assert shares(facts) == {"n64": None, "n100": 0.1}
     assert sizes[count - 1] == sizes[count] == 100 and set(sizes[count + 1 :]) == {33}
 
@@ -92,7 +92,7 @@ def test_a_benchmark_asks_once_behind_all_that_is_timed(tmp_path: Path, baseline
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [wire.Mode.TEST, wire.Mode.RANKED, wire.Mode.SWEEP])
 def test_no_other_mode_asks(tmp_path: Path, baseline: Baseline, mode: wire.Mode) -> None:
-    facts, _, counts = asked(tmp_path, baseline, lambda: DECOY, mode)
+    facts, _, counts = benchmark(tmp_path, baseline, lambda: DECOY, mode)
     assert counts == [] and isinstance(facts[-1], wire.Finished) and not any(shares(facts).values())
 
 
@@ -101,12 +101,12 @@ def test_no_other_mode_asks(tmp_path: Path, baseline: Baseline, mode: wire.Mode)
 def test_an_answer_decides_nothing(tmp_path: Path, baseline: Baseline, answer: str | None) -> None:
     """None: it raises. The control is an answer with a share, above."""
 
-    def told() -> str:
+    def answer_text() -> str:
         if answer is None:
             raise RuntimeError("no profiler")
         return answer
 
-    facts, _, _ = asked(tmp_path, baseline, told, wire.Mode.BENCHMARK)
+    facts, _, _ = benchmark(tmp_path, baseline, answer_text, wire.Mode.BENCHMARK)
     assert shares(facts) == {"n64": None, "n100": None}
     assert fold([wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="d"), *facts]).verdict is Verdict.ACCEPTED
 
@@ -124,19 +124,19 @@ def test_a_process_that_a_profiler_broke_is_judged_anew(
         return replace(result, reply=reply) if how.operation is Operation.OBSERVE_AMOUNTS else result
 
     monkeypatch.setattr(lane, "run", run)
-    facts, _, counts = asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
+    facts, _, counts = benchmark(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
     assert len(counts) == 1 and facts[-1] == wire.Restart(job_id="job", cause=wire.RestartCause.UNOBSERVED)
 
 
 @pytest.mark.slow
 def test_a_process_is_not_asked_where_no_other_can_be_judged(tmp_path: Path, baseline: Baseline) -> None:
     """As where the baselines have no times of an earlier job."""
-    facts, _, counts = asked(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK, reused=False)
+    facts, _, counts = benchmark(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK, reused=False)
     assert counts == [] and isinstance(facts[-1], wire.Finished)
 
 
 @pytest.mark.parametrize(
-    ("told", "share"),
+    ("answer_text", "share"),
     [
         ("98 kernel mine\n2 kernel at::native::reduce_kernel", 0.98),
         ("3 kernel mine\n1 kernel ", 0.75),  # it copies
@@ -150,8 +150,8 @@ def test_a_process_is_not_asked_where_no_other_can_be_judged(tmp_path: Path, bas
         (f"{'9' * 2000} kernel mine\n1 kernel gemm", 1.0),
     ],
 )
-def test_a_share_is_of_kernels_that_the_artifact_defines(told: str, share: float | None) -> None:
-    assert own_share(told, ARTIFACT) == share
+def test_a_share_is_of_kernels_that_the_artifact_defines(answer_text: str, share: float | None) -> None:
+    assert own_share(answer_text, ARTIFACT) == share
 
 
 @pytest.mark.parametrize(

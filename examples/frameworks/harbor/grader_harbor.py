@@ -17,7 +17,7 @@ from harbor.models.verifier.result import VerifierResult
 from harbor.verifier.base import BaseVerifier
 
 FILES = ("/app/kernel.cu", "/app/kernel.py")
-SIZE_LIMIT = 1_100_000  # a little more than the server takes, which then says so
+SIZE_LIMIT = 1_100_000  # a little more than the server takes, so that it refuses what is longer
 # Read by a command and not copied: a link would be followed on this side.
 _READ = f"for file in {' '.join(FILES)}; do if [ -f $file ]; then echo $file; head -c {SIZE_LIMIT} $file; exit 0; fi; done; echo none"
 
@@ -62,7 +62,7 @@ class GraderVerifier(BaseVerifier):
 
     async def _listing(self) -> str:
         """Return the path and the text of the kernel; neither where the command fails in an environment that is there: an agent can break
-        its shell, and would choose which of its trials count. That it is there is told by a copy into it, which needs no shell in Docker's.
+        its shell, and would choose which of its trials count. A copy into it, which needs no shell in Docker's, shows that it is there.
         """
         try:
             listing = await self.environment.exec(_READ, timeout_sec=60)

@@ -1,4 +1,4 @@
-"""`problems import` of data sets on disk: a row is a problem, and one that is none is told with its number."""
+"""`problems import` of data sets on disk: a row is a problem, and one that is none is named by its number."""
 
 import json
 
