@@ -51,11 +51,9 @@ def test_an_error_comes_back_as_it_was(error, code, detail):
 
 
 def test_every_refusal_is_in_the_table():
-    """A new one can't be forgotten and become INTERNAL."""
-    below = {errors.CallRefused}
-    for _ in range(3):
-        below |= {kind for parent in below for kind in parent.__subclasses__()}
-    assert below - {errors.CallRefused} == {type(error) for error, _, _ in CASES if isinstance(error, errors.CallRefused)}
+    """A new one can't be forgotten and become INTERNAL. Those of an extension, such as HTTP's, do not cross gRPC."""
+    kinds = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CallRefused)}
+    assert kinds - {errors.CallRefused} == {type(error) for error, _, _ in CASES if isinstance(error, errors.CallRefused)}
 
 
 @pytest.mark.parametrize(
