@@ -133,7 +133,8 @@ class CliGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminCommand:
-    """A subject of `grader-server admin`. module: the name of one with a `main(arguments) -> exit code`. summary: a line for the help."""
+    """A subject of `grader-server admin`, an action of one, or a command of `grader-server`. module: the name of one with a
+    `main(arguments) -> exit code`. summary: a line for the help."""
 
     module: str
     summary: str
@@ -147,8 +148,12 @@ class CommandLine(Protocol):
         """Return commands of `grader-cli` by their words, such as `problems check`, and new groups."""
         return {}
 
+    def server_commands(self) -> Mapping[str, AdminCommand]:
+        """Return commands of `grader-server` by their words."""
+        return {}
+
     def admin_commands(self) -> Mapping[str, AdminCommand]:
-        """Return subjects of `grader-server admin` by name."""
+        """Return subjects of `grader-server admin` by name, and actions of subjects, such as `keys import`."""
         return {}
 
     def checkups(self, settings: Settings) -> Iterable[tuple[str, str, bool]]:

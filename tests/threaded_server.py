@@ -18,7 +18,7 @@ import trustme
 from grader.cli.own_server import log_to
 from grader.config import Settings
 from grader.observability import log
-from grader.server.commands import admin
+from grader.server import admin
 from grader.server.running import embedded, serving
 from tests import fakes
 

@@ -47,7 +47,8 @@ def cli() -> str:
     """Both programs: every command with its arguments and options."""
     command = get_command(commands.app)
     client = get_docs_for_click(obj=command, ctx=typer.Context(command, **command.context_settings), indent=1, name="grader-cli")
-    modules = [f"grader.server.commands.{word}" for word in (*server.COMMANDS[1:], server.COMMANDS[0])]
+    modules = [f"grader_extensions.operation.{name}" for name in ("backup", "check", "server_doctor")]
+    modules += ["grader.server.admin", *(f"grader_extensions.operation.{name}" for name in ("key_import", "admin_queue", "admin_lanes"))]
     modules += ["grader_extensions.fleet.admin_workers", "grader_extensions.fleet.main", "grader_extensions.fleet.ray_placement"]
     parsers = [server.parser(), *(import_module(module).parser() for module in modules)]
     text = "\n".join(line for parser in parsers for line in _parser_lines(parser))

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from grader import extensions
 from grader.cli.exits import Exit
-from grader.cli.options import EXAMPLES, EXIT_CODES, GRADE, HERE, LIST_EXAMPLES, RESULTS, SERVERS, SUBMIT_EXAMPLES
+from grader.cli.options import EXAMPLES, EXIT_CODES, GRADE, LIST_EXAMPLES, RESULTS, SERVERS, SUBMIT_EXAMPLES
 from grader.cli.output import did_you_mean, print_note
 from grader.cli.server_choice import GraderTyper
 from grader.extensions import PACKAGE, CliCommand, CliGroup
@@ -29,7 +29,6 @@ OWN: Table = {
     "login": CliCommand("grader.cli.login:login", SERVERS),
     "logout": CliCommand("grader.cli.login:logout", SERVERS),
     "whoami": CliCommand("grader.cli.login:whoami", SERVERS),
-    "doctor": CliCommand("grader.cli.this_machine:doctor", HERE),
 }
 
 

@@ -11,26 +11,24 @@ from importlib.util import find_spec
 from typing import Any
 
 from grader import devices
+from grader.extensions import PACKAGE, command_lines
 from grader.isolations import choices
 from grader.server import installed_version
 from sandbox.protocol.entry_points import EntryPointInvalid
-
-# `grader-server WORD ...`: a module of `grader/server/commands` each, with a `main(arguments) -> int`. Without one of them it serves.
-COMMANDS: tuple[str, ...] = ("admin", "backup", "check", "doctor")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve, or do what the first word says. 0 after a drain, 2 where the settings or the problems are wrong, 3 where we fail."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    command = words[0] if words and words[0] in COMMANDS else None
     try:
+        command = command_module(words[0]) if words and not words[0].startswith("-") else ""
         options = {} if command else {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
         if find_spec("sqlalchemy") is None:
             remedy = "pip install '.[server,judge]' ./grader_extensions in a clone"
             sys.stderr.write(f"grader-server needs packages that are not installed: {remedy}\n")
             return 2
         if command:
-            return int(import_module(f"grader.server.commands.{command}").main(words[1:]))
+            return int(import_module(command).main(words[1:]))
         # Only now: what serves takes most of a second to import, and --help does not need it.
         return int(import_module("grader.server.running").run(options))
     except EntryPointInvalid as error:
@@ -38,12 +36,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
+def command_module(word: str) -> str:
+    """The module of `grader-server WORD`, which has a `main(arguments) -> exit code`; "" where there is none."""
+    commands = {name: command.module for line in command_lines() for name, command in line.server_commands().items()}
+    return {**commands, "admin": "grader.server.admin"}.get(word, "")
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line. What is left out is left to `grader.config.Settings`, which checks the rest too."""
     command_parser = argparse.ArgumentParser(
         prog="grader-server",
         description="Grades GPU kernels that are sent to it over gRPC. Stop it with SIGTERM: it drains first.",
-        epilog=f"Also: grader-server WORD --help, where WORD is one of: {', '.join(COMMANDS)}.",
+        epilog=f"Also: grader-server WORD --help, where WORD is admin, or one of {PACKAGE}: backup, check, doctor.",
     )
     add: Any = command_parser.add_argument
     add("--version", action="version", version=f"%(prog)s {installed_version()}")

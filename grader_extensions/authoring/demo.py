@@ -26,10 +26,10 @@ from grader.cli.session import EXAMPLES, ServerRequirement, Target, connect
 from grader.cli.submit import follow
 from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.isolations import AUTO, description, safe_isolations
-from grader.server.commands import doctor
 from grader.v1 import submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
+from grader_extensions.operation import host_findings
 
 IN_PROCESS, IN_PROCESS_S = "tools.inprocess_check", 120.0
 ACCEPTED, BROKEN, REFUSED = 0, 1, 3  # its exit codes
@@ -129,7 +129,7 @@ async def _grade(client: GraderClient, kernel: Kernel, console: Console) -> None
 
 async def _isolation(choice: str) -> list[Text]:
     """The isolation that this choice means here, and what a stronger one needs."""
-    findings = await doctor.isolations()
+    findings = await host_findings.isolations()
     used = next((finding.name for finding in findings if finding.usable and choice in (AUTO, finding.name)), choice)
     unsafe = used not in safe_isolations()
     stronger = [f"{finding.name}: {finding.remedy}" for finding in findings if unsafe and finding.name != used and not finding.usable]

@@ -29,7 +29,6 @@ from grader.isolation import IsolationBroken
 from grader.model import Lease
 from grader.observability import log as log_setup
 from grader.server import installed_version
-from grader.server.commands import doctor
 from grader.server.connections import raise_descriptor_limit
 from grader.server.server_state import state_lock
 from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
@@ -37,6 +36,7 @@ from grader.server.wiring import Grading, Wiring, chosen_gpus, local
 from grader.state_dir import writable_directory
 from grader_extensions.fleet.fleet_port import OPTIONS, SERVER_NAME, UNIX
 from grader_extensions.fleet.remote_fleet import lease_from_bytes
+from grader_extensions.operation import host_findings
 from sandbox.protocol import wire
 from sandbox.protocol.entry_points import EntryPointInvalid
 from sandbox.protocol.version import VERSION
@@ -78,10 +78,10 @@ Examine = Callable[[Settings], Awaitable[None]]
 
 async def examine(settings: Settings) -> None:
     """Look at this host as `grader-cli doctor` does, and log what is found. HostUnfit where it can't do what it would join for."""
-    isolations = await doctor.isolations()
-    findings = [*await doctor.compilers(), *doctor.devices(), *isolations]
+    isolations = await host_findings.isolations()
+    findings = [*await host_findings.compilers(), *host_findings.devices(), *isolations]
     chosen = chosen_gpus(settings.device)
-    gpus = await doctor.gpus(isolations, lambda: chosen) if chosen else []  # others may be in use
+    gpus = await host_findings.gpus(isolations, lambda: chosen) if chosen else []  # others may be in use
     for finding in (*findings, *gpus):
         write = log.info if finding.usable else log.warning
         fields = {name: getattr(finding, name) for name in ("kind", "name", "usable", "detail", "remedy", "warnings")}
@@ -89,7 +89,7 @@ async def examine(settings: Settings) -> None:
     missing = [finding for finding in findings if finding.required and not finding.usable]
     if gpus and settings.device != "auto" and not any(gpu.usable for gpu in gpus):
         missing += gpus
-    if missing or not doctor.can_grade([*findings, *gpus]):
+    if missing or not host_findings.can_grade([*findings, *gpus]):
         missing = missing or [finding for finding in findings if not finding.usable]
         raise HostUnfit(f"this host can't grade: {'. '.join(f'{finding.name}: {finding.detail}; {finding.remedy}' for finding in missing)}")
 

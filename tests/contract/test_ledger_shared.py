@@ -4,19 +4,19 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from grader.errors import AlreadyFinished, LeaseLost, QueueFull, SubmissionNotFound
-from grader.ledger import Ledger, transactions
+from grader.ledger import Ledger, sqlite, transactions
 from grader.ledger.changes import NewsKind
 from grader.ledger.postgres import LISTENER, WRITE_ALONE, engine
 from grader.ledger.statements import QUEUED_COUNT
 from grader.ledger.tables import submissions
 from grader.model import Failure, SubmissionState
 from grader.rules.quotas import AdmissionPolicy
-from grader.server.commands.check import reading
 from tests import fakes
 from tests.postgres import rows
 
@@ -311,5 +311,8 @@ async def test_what_no_column_can_hold_is_not_found(location):
 
 
 def rows_of(location, query):
-    with reading(location) as connection:
-        return connection.execute(query).all()
+    database = sqlite.engine(location, "BEGIN") if isinstance(location, Path) else engine(location)
+    with database.begin() as connection:
+        answer = connection.execute(query).all()
+    database.dispose()
+    return answer

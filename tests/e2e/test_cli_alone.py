@@ -151,17 +151,3 @@ def test_a_closed_pipe_cancels_and_is_no_verdict(cli: Cli, environment: dict[str
     states = [one["state"] for one in cli("list", "--json").json["submissions"]]
     expected = (3, f"cancelled {name}\n", "CANCELLED") if lines == 1 else (0, "", "SUCCEEDED")
     assert (code, told, states) == (*expected[:2], [f"SUBMISSION_STATE_{expected[2]}"])
-
-
-# -- other commands ---------------------------------------------------------------------------------------------------------
-
-
-def test_doctor_says_what_works(cli: Cli) -> None:
-    """A remedy comes with everything that does not work."""
-    ended = cli("doctor", "--json")
-    assert ended.code == 0, ended.stdout
-    findings = {one["name"]: one for one in ended.json["findings"]}
-    assert findings["emulated"]["usable"]
-    assert findings["g++"]["usable"]
-    assert {"docker", "bubblewrap", "process"} <= set(findings)
-    assert all(one["remedy"] for one in findings.values() if not one["usable"])

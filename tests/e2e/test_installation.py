@@ -132,7 +132,6 @@ def test_the_base_package_submits_to_a_server(programs: Path, address: str, tmp_
         (("submit", ADD / "grid_stride.cu"), "server,judge", ", or pass --server HOST:PORT"),
         (("submit", ADD / "grid_stride.cu", "--problem", ADD / "problem.toml"), "server,judge", ", or pass --server HOST:PORT"),
         (("list",), "server", ", or pass --server HOST:PORT"),
-        (("doctor",), "server", ""),
     ],
 )
 def test_a_command_that_needs_an_extra_says_which(

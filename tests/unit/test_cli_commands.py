@@ -110,7 +110,7 @@ def test_a_running_submission_can_be_cancelled(address: str, tmp_path: Path) -> 
 
 
 def test_every_command_has_help() -> None:
-    for words in ("", "submit", "watch", "show", "list", "cancel", "doctor"):
+    for words in ("", "submit", "watch", "show", "list", "cancel"):
         ended = run(*words.split(), "--help")
         assert ended.exit_code == 0 and "Usage:" in ended.stdout
     assert run("--version").stdout.startswith("grader-cli ")

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from grader.cli.main import app
-from grader.server.commands import admin
+from grader.server import admin
 from tests.threaded_server import ThreadedServer, certificates, threaded_server
 
 Cli = Callable[..., Result]

@@ -14,7 +14,6 @@ from grader.cli.exits import Exit, UsageError, exit_of_error
 from grader.cli.progress import GradingStages, LiveStages
 from grader.cli.submit import exit_of
 from grader.model import Failure
-from grader.server.commands.doctor import HostFinding, can_grade
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 
@@ -281,20 +280,6 @@ def test_an_error_has_the_exit_code_of_who_is_at_fault(error: Exception, code: i
 def test_only_a_graded_and_accepted_kernel_exits_0(state: submission_pb2.SubmissionState, verdict: report_pb2.Verdict, code: Exit) -> None:
     """Anything unknown is not accepted."""
     assert exit_of(submission_pb2.Submission(state=state, report=report_pb2.Report(verdict=verdict))) == code
-
-
-# -- doctor --------------------------------------------------------------------------------------------------------------
-
-
-def found(kind: str, usable: bool, required: bool = False) -> HostFinding:
-    return HostFinding(kind=kind, name="x", usable=usable, detail="", required=required)
-
-
-@pytest.mark.parametrize("missing", [0, 1, 2, 3])
-def test_kernels_can_be_graded_where_none_is_missing(missing: int) -> None:
-    """A device, an isolation, and the compiler that must be; the last case is the control."""
-    here = [found("device", missing != 0), found("isolation", missing != 1), found("compiler", missing != 2, True)]
-    assert can_grade(here) is (missing == 3)
 
 
 # -- on a device -----------------------------------------------------------------------------------------------------------

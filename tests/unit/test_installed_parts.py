@@ -18,13 +18,11 @@ from grader.isolations import IsolationInfo, isolations
 from grader.model import SourceFile
 from grader.problems import store
 from grader.problems.store import Problems
-from grader.server import main as server_main
-from grader.server import running
-from grader.server.commands import admin
+from grader.server import admin, running
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, grader_service_pb2
 from sandbox.protocol import entry_points
-from sandbox.protocol.box_modules import VARIABLE, box_modules
+from sandbox.protocol.box_modules import box_modules
 from sandbox.protocol.entry_points import EntryPointInvalid
 from sandbox.protocol.languages import BUILT_IN, languages
 from tests import fakes
@@ -112,21 +110,6 @@ def test_two_packages_do_not_bring_the_same_mode(points):
     points += [EntryPoint(name="profile", value=value, group=extensions.MODES) for value in ("json", "csv")]
     with pytest.raises(EntryPointInvalid, match=r"'json' of an installed package is named 'profile', and so is 'csv' .*; uninstall one"):
         extensions.named(extensions.MODES)
-
-
-@pytest.mark.parametrize("program", ["grader-server", "grader-cli"])
-def test_a_wrong_entry_point_is_a_sentence_of_doctor(points, program, capsys, monkeypatch):
-    """For a box module, which no program imports itself."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    points.append(EntryPoint(name="emulated", value="json", group="grader.box_modules"))
-    if program == "grader-server":
-        assert server_main.main(["doctor"]) == 1
-        text = capsys.readouterr().out
-    else:
-        done = command("doctor")
-        assert done.exit_code == 2
-        text = done.stderr
-    assert "grader.box_modules: 'json' of an installed package is no module inside a package" in " ".join(text.split())
 
 
 async def test_a_server_part_that_raises_is_logged_and_not_the_servers_end():

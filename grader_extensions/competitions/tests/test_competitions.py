@@ -15,17 +15,17 @@ from grader.config import Settings
 from grader.errors import CompetitionNotFound, ProblemInvalid
 from grader.model import ScoreKind
 from grader.problems.store import Problems, keep
-from grader.server.commands.doctor import CheckupStatus
 from grader.server.wiring import box_settings
 from grader_extensions.competitions import competition_file
 from grader_extensions.competitions.competition_file import problem_for
 from grader_extensions.competitions.model import TieRule, Visibility
 from grader_extensions.competitions.store import Competitions, read_competition
+from grader_extensions.operation.server_doctor import CheckupStatus
+from grader_extensions.operation.tests.test_checkup import found as finding
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server import competition_files
 from tests.unit import test_docs_fields as pages
-from tests.unit.test_checkup import found as finding
 from tests.unit.test_kept_problems import problem as kept_problem
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,10 +9,10 @@ import pytest
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu
 from grader.isolation import IsolationBroken
-from grader.server.commands import doctor
-from grader.server.commands.doctor import HostFinding
 from grader_extensions.fleet import serve
 from grader_extensions.fleet.serve import HostUnfit
+from grader_extensions.operation import host_findings
+from grader_extensions.operation.host_findings import HostFinding
 from tests import fakes
 
 NOBODYS_MINOR = 250
@@ -22,13 +22,13 @@ ISOLATION = HostFinding(kind="isolation", name="process", usable=True, detail=""
 
 async def test_a_gpu_without_its_node_is_named_with_the_reason() -> None:
     """The name and the driver as the management library says, then what a box lacks."""
-    (only,) = await doctor.gpus([ISOLATION], lambda: (GPU,))
+    (only,) = await host_findings.gpus([ISOLATION], lambda: (GPU,))
     assert (only.name, only.usable) == ("cuda:0", False) and only.remedy
     assert only.detail.startswith(f"NVIDIA H200, 141 GiB, driver 580.159.04: /dev/nvidia{NOBODYS_MINOR} is missing")
 
 
 def test_a_loaded_driver_without_gpus_is_another_trouble() -> None:
-    only = doctor._no_gpu("580.1")
+    only = host_findings._no_gpu("580.1")
     assert "driver 580.1 is loaded" in only.detail and "CUDA_VISIBLE_DEVICES" in only.remedy
 
 
@@ -46,10 +46,10 @@ def host(monkeypatch):
         async def examined(_, find):
             return [HostFinding(kind="device", name=f"cuda:{gpu.index}", usable=gpu.index < usable_gpus, detail="ill") for gpu in find()]
 
-        monkeypatch.setattr(doctor, "isolations", lambda: of_kind("isolation"))
-        monkeypatch.setattr(doctor, "compilers", lambda: of_kind("compiler"))
-        monkeypatch.setattr(doctor, "devices", lambda: [one for one in found if one.kind == "device"])
-        monkeypatch.setattr(doctor, "gpus", examined)
+        monkeypatch.setattr(host_findings, "isolations", lambda: of_kind("isolation"))
+        monkeypatch.setattr(host_findings, "compilers", lambda: of_kind("compiler"))
+        monkeypatch.setattr(host_findings, "devices", lambda: [one for one in found if one.kind == "device"])
+        monkeypatch.setattr(host_findings, "gpus", examined)
         monkeypatch.setattr(serve, "chosen_gpus", lambda device: () if device == "emulated" else gpus)
 
     return has
@@ -106,6 +106,6 @@ def wiring(fault: str = "", error: Exception | None = None):
 )
 async def test_a_host_that_does_not_grade_the_graders_own_kernel_can_not_grade(given, detail) -> None:
     """Whatever else works. The last is the control."""
-    others = [doctor.HostFinding(kind=kind, name="x", usable=True, detail="") for kind in ("device", "isolation")]
-    found = await doctor.own_kernel(wiring(**given))
-    assert (found.detail, found.usable, doctor.can_grade([*others, found])) == (detail, not given, not given)
+    others = [host_findings.HostFinding(kind=kind, name="x", usable=True, detail="") for kind in ("device", "isolation")]
+    found = await host_findings.own_kernel(wiring(**given))
+    assert (found.detail, found.usable, host_findings.can_grade([*others, found])) == (detail, not given, not given)

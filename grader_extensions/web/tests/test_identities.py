@@ -9,7 +9,7 @@ from grader.errors import SettingsInvalid
 from grader.ledger.keys import SCOPES
 from grader.model import Scope
 from grader.rules.keys import check_user
-from grader.server.commands import doctor
+from grader_extensions.operation import server_doctor as doctor
 from grader_extensions.web.command_line import ReportCommands
 from grader_extensions.web.identities import claim_rules, identity_provider, safe_endpoint, safe_url, user_names
 

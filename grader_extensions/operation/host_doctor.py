@@ -15,26 +15,26 @@ from grader.cli.exits import Exit
 from grader.cli.output import plain, stdout_console
 from grader.config import Settings
 from grader.observability import log as log_setup
-from grader.server.commands import doctor as server_doctor
-from grader.server.commands.doctor import HostFinding, finding
 from grader.views.sanitize import one_line
+from grader_extensions.operation import host_findings, server_doctor
+from grader_extensions.operation.host_findings import HostFinding, finding
 
 
 async def doctor(*, json: bool) -> Exit:
     """Look, print, and answer whether kernels can be graded here."""
-    boxes = await server_doctor.isolations()
+    boxes = await host_findings.isolations()
     log_setup.configure(level=logging.CRITICAL)  # what is wrong is in the findings
-    kernel_finding = await server_doctor.own_kernel() if any(box.usable for box in boxes) else None
+    kernel_finding = await host_findings.own_kernel() if any(box.usable for box in boxes) else None
     findings = [
-        *await server_doctor.compilers(),
-        *server_doctor.devices(),
-        *await server_doctor.gpus(boxes),
+        *await host_findings.compilers(),
+        *host_findings.devices(),
+        *await host_findings.gpus(boxes),
         *boxes,
         *([kernel_finding] if kernel_finding else []),
         cache(),
         *state(),
     ]
-    ready = server_doctor.can_grade(findings)
+    ready = host_findings.can_grade(findings)
     if json:
         print(json_module.dumps({"ready": ready, "findings": [asdict(entry) for entry in findings]}, indent=2))
     else:

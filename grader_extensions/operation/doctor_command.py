@@ -10,9 +10,9 @@ from grader.cli import extras
 from grader.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from grader.cli import doctor as doctor_command
+    from grader_extensions.operation import host_doctor
 else:
-    doctor_command = extras.CommandModule("grader.cli.doctor", "server")
+    host_doctor = extras.CommandModule("grader_extensions.operation.host_doctor", "server")
 
 
 async def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> Exit:
@@ -20,4 +20,4 @@ async def doctor(json: Annotated[bool, typer.Option("--json", help="Print the fi
 
     Exit code: 0 if kernels can be graded here, 3 if not.
     """
-    return await doctor_command.doctor(json=json)
+    return await host_doctor.doctor(json=json)

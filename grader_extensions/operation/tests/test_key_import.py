@@ -7,7 +7,7 @@ import io
 import pytest
 
 from grader.ledger import Ledger
-from grader.server.commands.admin import main
+from grader.server.admin import main
 
 
 @pytest.fixture

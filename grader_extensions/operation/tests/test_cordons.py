@@ -7,7 +7,7 @@ import pytest
 
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
-from grader.server.commands.admin import main
+from grader.server.admin import main
 from grader.server.running import serving
 from grader.server.server_state import CORDONS_NAME, SNAPSHOT_NAME, Cordons
 from tests import fakes

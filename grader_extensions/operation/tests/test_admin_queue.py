@@ -8,8 +8,9 @@ import pytest
 from grader.ledger import Ledger
 from grader.model import SubmissionState
 from grader.server import operation
-from grader.server.commands.admin import QUEUE_HEADINGS, main
+from grader.server.admin import main
 from grader.server.running import serving
+from grader_extensions.operation.admin_queue import QUEUE_HEADINGS
 from tests import fakes
 from tests.waiting import until
 
