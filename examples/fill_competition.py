@@ -15,6 +15,7 @@ from pathlib import Path
 
 from grader.api.client import GraderClient
 from grader.v1 import report_pb2, submission_pb2
+from grader_extensions.competitions.calls import CompetitionCalls
 
 KERNELS_OF_USER = 2  # to each problem
 
@@ -22,7 +23,7 @@ KERNELS_OF_USER = 2  # to each problem
 async def submit(server: str, competition: str, user: dict[str, str], number: int, kernels: Path) -> None:
     """Submit as this user to every problem, one kernel after the other, and print the verdicts."""
     async with GraderClient(server, key=user["key"]) as client:
-        for problem in (await client.get_competition(f"competitions/{competition}")).problems:
+        for problem in (await CompetitionCalls(client).get_competition(f"competitions/{competition}")).problems:
             paths = sorted((kernels / problem.removeprefix("problems/")).glob("*.cu"))
             for path in (paths[(number + step) % len(paths)] for step in range(min(KERNELS_OF_USER, len(paths)))):
                 submission = await client.submit(

@@ -25,6 +25,7 @@ from grader.cli import commands
 from grader.cli.exits import Exit, exit_of_error
 from grader.server import main as server
 from grader.views.formatting import FLAGS
+from grader_extensions.competitions import refusals as refusals  # among the errors that travel
 from tools import emulation_page
 from tools.generate_proto import proto_arguments, public_sources
 

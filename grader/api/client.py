@@ -19,8 +19,8 @@ from grpc_status import rpc_status
 from grader.api import channels
 from grader.api.statuses import to_error
 from grader.errors import GraderError, InternalFault, LedgerBusy, ServerUnreachable, ShuttingDown
-from grader.v1 import competition_pb2, grader_service_pb2_grpc, problem_pb2, rejudge_pb2, report_pb2, submission_pb2
 from grader.v1 import grader_service_pb2 as api
+from grader.v1 import grader_service_pb2_grpc, problem_pb2, report_pb2, submission_pb2
 
 DEADLINE_S = 10.0
 LONG_DEADLINE_S = 60.0  # of what may be about every submission there is
@@ -145,11 +145,11 @@ class GraderClient:
             self._channel = grpc.aio.secure_channel(self.address, grpc.ssl_channel_credentials(self._ca), options=_OPTIONS)
         else:
             self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
-        self._stub = grader_service_pb2_grpc.GraderServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+        self.stub = grader_service_pb2_grpc.GraderServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
         # Not by gRPC's call credentials: those refuse plain text on loopback, too.
         header = ("authorization", f"Bearer {self._key}") if self._key else (channels.CLIENT_HEADER, self._client_name)
-        for name, call in vars(self._stub).items():
-            setattr(self._stub, name, partial(call, metadata=(header,)))
+        for name, call in vars(self.stub).items():
+            setattr(self.stub, name, partial(call, metadata=(header,)))
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -162,7 +162,7 @@ class GraderClient:
         with the result of an identical submission of yours. batch: all that are not so go before it."""
         request_id = request_id or str(uuid.uuid4())
         request = api.SubmitRequest(submission=submission, request_id=request_id, allow_cached_result=allow_cached_result, batch=batch)
-        return await self._answer(self._stub.Submit, request)
+        return await self.answer(self.stub.Submit, request)
 
     async def batch_submit(
         self,
@@ -179,17 +179,17 @@ class GraderClient:
             for submission, request_id in zip(submissions, ids, strict=True)
         ]
         request = api.BatchSubmitRequest(requests=requests)
-        answer: api.BatchSubmitResponse = await self._answer(self._stub.BatchSubmit, request, LONG_DEADLINE_S)
+        answer: api.BatchSubmitResponse = await self.answer(self.stub.BatchSubmit, request, LONG_DEADLINE_S)
         return [to_error(result.error) if result.HasField("error") else result.submission for result in answer.results]
 
     async def get_submission(self, name: str, *, full: bool = False) -> submission_pb2.Submission:
         """Return a submission; full: with single samples."""
         view = report_pb2.REPORT_VIEW_FULL if full else report_pb2.REPORT_VIEW_BASIC
-        return await self._answer(self._stub.GetSubmission, api.GetSubmissionRequest(name=name, view=view))
+        return await self.answer(self.stub.GetSubmission, api.GetSubmissionRequest(name=name, view=view))
 
     async def list_submissions(self, **query: Unpack[SubmissionQuery]) -> api.ListSubmissionsResponse:
         """Return a page, newest first."""
-        return await self._answer(self._stub.ListSubmissions, api.ListSubmissionsRequest(**query))
+        return await self.answer(self.stub.ListSubmissions, api.ListSubmissionsRequest(**query))
 
     async def submission_pages(self, **query: Unpack[SubmissionQuery]) -> AsyncIterator[Sequence[submission_pb2.Submission]]:
         """Yield a list page after page, newest first."""
@@ -203,98 +203,32 @@ class GraderClient:
 
     async def cancel(self, name: str) -> submission_pb2.Submission:
         """Ask for the end of a submission; one that runs is stopped soon after."""
-        return await self._answer(self._stub.CancelSubmission, api.CancelSubmissionRequest(name=name))
+        return await self.answer(self.stub.CancelSubmission, api.CancelSubmissionRequest(name=name))
 
     async def list_artifacts(self, name: str) -> Sequence[api.Artifact]:
         """The files that a submission left, by name."""
-        answer: api.ListArtifactsResponse = await self._answer(self._stub.ListArtifacts, api.ListArtifactsRequest(parent=name))
+        answer: api.ListArtifactsResponse = await self.answer(self.stub.ListArtifacts, api.ListArtifactsRequest(parent=name))
         return answer.artifacts
 
     async def download_artifact(self, name: str) -> AsyncIterator[bytes]:
         """The pieces of one of these files. Check its size and digest: a stream that breaks off raises, one that lies does not."""
         try:
-            async for piece in self._stub.DownloadArtifact(api.DownloadArtifactRequest(name=name), timeout=LONG_DEADLINE_S):
+            async for piece in self.stub.DownloadArtifact(api.DownloadArtifactRequest(name=name), timeout=LONG_DEADLINE_S):
                 yield piece.data
         except grpc.aio.AioRpcError as error:
             raise self._explained(self._error(error)) from None
 
     async def get_problem(self, name: str) -> problem_pb2.Problem:
         """Return a problem."""
-        return await self._answer(self._stub.GetProblem, api.GetProblemRequest(name=name))
+        return await self.answer(self.stub.GetProblem, api.GetProblemRequest(name=name))
 
     async def list_problems(self, **page: Unpack[PageQuery]) -> api.ListProblemsResponse:
         """Return a page, by name."""
-        return await self._answer(self._stub.ListProblems, api.ListProblemsRequest(**page))
+        return await self.answer(self.stub.ListProblems, api.ListProblemsRequest(**page))
 
     async def get_caller(self, *, with_quotas: bool = False) -> api.Caller:
         """Return whose the key is, to the server; with_quotas: and how many submissions that user may make."""
-        return await self._answer(self._stub.GetCaller, api.GetCallerRequest(with_quotas=with_quotas))
-
-    async def get_competition(self, name: str) -> competition_pb2.Competition:
-        """Return a competition."""
-        return await self._answer(self._stub.GetCompetition, api.GetCompetitionRequest(name=name))
-
-    async def list_competitions(self, **page: Unpack[PageQuery]) -> api.ListCompetitionsResponse:
-        """Return a page, by name."""
-        return await self._answer(self._stub.ListCompetitions, api.ListCompetitionsRequest(**page))
-
-    async def get_leaderboard(
-        self, competition: str, *, problem: str = "", device: str = "", **page: Unpack[PageQuery]
-    ) -> competition_pb2.Leaderboard:
-        """Return a page of a board."""
-        request = api.GetLeaderboardRequest(competition=competition, problem=problem, device=device, **page)
-        return await self._answer(self._stub.GetLeaderboard, request)
-
-    async def create_rejudge(self, rejudge: rejudge_pb2.Rejudge, *, request_id: str) -> rejudge_pb2.Rejudge:
-        """Have submissions judged again. The same request_id with the same rejudge goes on with the one that it made."""
-        request = api.CreateRejudgeRequest(rejudge=rejudge, request_id=request_id)
-        return await self._answer(self._stub.CreateRejudge, request, LONG_DEADLINE_S)
-
-    async def get_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
-        """Return a rejudge, with what it changes."""
-        return await self._answer(self._stub.GetRejudge, api.GetRejudgeRequest(name=name), LONG_DEADLINE_S)
-
-    async def list_rejudges(self, **page: Unpack[PageQuery]) -> api.ListRejudgesResponse:
-        """Return a page, newest first, without what they change."""
-        return await self._answer(self._stub.ListRejudges, api.ListRejudgesRequest(**page))
-
-    async def apply_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
-        """Let its judgements count. Safe to retry."""
-        return await self._answer(self._stub.ApplyRejudge, api.ApplyRejudgeRequest(name=name), LONG_DEADLINE_S)
-
-    async def discard_rejudge(self, name: str) -> rejudge_pb2.Rejudge:
-        """Drop them. Safe to retry."""
-        return await self._answer(self._stub.DiscardRejudge, api.DiscardRejudgeRequest(name=name), LONG_DEADLINE_S)
-
-    async def withdraw(self, name: str, *, reason: str = "") -> submission_pb2.Submission:
-        """Take a submission off the boards of its competition. Safe to retry."""
-        return await self._answer(self._stub.WithdrawSubmission, api.WithdrawSubmissionRequest(name=name, reason=reason))
-
-    async def restore(self, name: str, *, reason: str = "") -> submission_pb2.Submission:
-        """Put a submission that was withdrawn back on the boards. Safe to retry."""
-        return await self._answer(self._stub.RestoreSubmission, api.RestoreSubmissionRequest(name=name, reason=reason))
-
-    async def ban_user(self, competition: str, user: str, *, reason: str) -> competition_pb2.Ban:
-        """Let a user take no part in a competition any more. Safe to retry."""
-        return await self._answer(self._stub.BanUser, api.BanUserRequest(competition=competition, user=user, reason=reason))
-
-    async def lift_ban(self, competition: str, user: str, *, reason: str = "") -> bool:
-        """Let a user take part again; whether there was a ban."""
-        request = api.LiftBanRequest(competition=competition, user=user, reason=reason)
-        answer: api.LiftBanResponse = await self._answer(self._stub.LiftBan, request)
-        return answer.lifted
-
-    async def list_bans(self, competition: str) -> api.ListBansResponse:
-        """Return who is banned from a competition."""
-        return await self._answer(self._stub.ListBans, api.ListBansRequest(competition=competition))
-
-    async def list_competition_actions(self, competition: str, **page: Unpack[PageQuery]) -> api.ListCompetitionActionsResponse:
-        """Return a page of what organisers did, newest first."""
-        return await self._answer(self._stub.ListCompetitionActions, api.ListCompetitionActionsRequest(competition=competition, **page))
-
-    async def reload_competitions(self) -> api.ReloadCompetitionsResponse:
-        """Have the server read the files of its competitions again; what differs."""
-        return await self._answer(self._stub.ReloadCompetitions, api.ReloadCompetitionsRequest(), LONG_DEADLINE_S)
+        return await self.answer(self.stub.GetCaller, api.GetCallerRequest(with_quotas=with_quotas))
 
     async def watch(
         self, name: str, *, after_sequence: int = 0, until_findings: bool = False
@@ -303,7 +237,7 @@ class GraderClient:
 
         def call() -> Any:
             request = api.WatchSubmissionRequest(name=name, after_sequence=after_sequence, until_findings=until_findings)
-            return self._stub.WatchSubmission(request)
+            return self.stub.WatchSubmission(request)
 
         async with aclosing(self._resumed(call)) as events:
             async for event in events:
@@ -318,7 +252,7 @@ class GraderClient:
         def call() -> Any:
             last = dict(list(revisions.items())[-SEEN_LIMIT:])
             request = api.WatchSubmissionsRequest(tag=tag, names=names, seen_revisions=last, until_idle=until_idle)
-            return self._stub.WatchSubmissions(request)
+            return self.stub.WatchSubmissions(request)
 
         async with aclosing(self._resumed(call)) as updates:
             async for update in updates:
@@ -350,7 +284,8 @@ class GraderClient:
             finally:
                 stream.cancel()  # else the server goes on with one whose reader has stopped
 
-    async def _answer(self, method: Callable[..., Awaitable[M]], request: Message, deadline_s: float | None = None) -> M:
+    async def answer(self, method: Callable[..., Awaitable[M]], request: Message, deadline_s: float | None = None) -> M:
+        """Call a method of the stub, which must be safe to retry. Packages call theirs so."""
         loop, absence = asyncio.get_running_loop(), ServerAbsence(self.address, self.on_absence)
         while True:
             began_s = loop.time()

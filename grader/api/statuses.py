@@ -54,7 +54,8 @@ def to_error(status: status_pb2.Status) -> errors.GraderError:
     info = _detail(status, error_details_pb2.ErrorInfo)
     if info is None or info.domain != DOMAIN:
         return errors.InternalFault(status.message)
-    kind, data = _BY_REASON.get(info.reason), dict(info.metadata)
+    kinds = (kind for parent in (errors.CallRefused, errors.GraderFault) for kind in _kinds(parent))  # those of packages, too
+    kind, data = next((kind for kind in kinds if kind.code and kind.reason == info.reason), None), dict(info.metadata)
     if kind is None:
         return errors.InternalFault(status.message, data.get("request_id", ""))
     error: errors.GraderError
@@ -163,8 +164,3 @@ def _kinds(kind: Any) -> Iterator[Any]:
     yield kind
     for subclass in kind.__subclasses__():
         yield from _kinds(subclass)
-
-
-_BY_REASON: dict[str, Any] = {
-    kind.reason: kind for parent in (errors.CallRefused, errors.GraderFault) for kind in _kinds(parent) if kind.code
-}

@@ -7,12 +7,13 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound, WithdrawalRefused
+from grader.errors import FieldViolation, InvalidRequest, SubmissionNotFound
 from grader.ledger import transactions
 from grader.ledger.tables import bans, competition_actions, submissions
 from grader.model import Caller, Submission
 from grader.rules.quotas import shown_time
 from grader_extensions.competitions.model import ActionKind, Ban, Competition, CompetitionAction, Phase
+from grader_extensions.competitions.refusals import WithdrawalRefused
 
 REASON_LIMIT_CHARS = 400
 

@@ -14,7 +14,7 @@ import structlog
 from grader import access
 from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, full_name, parse, resource_id
-from grader.errors import CallRefused, ProblemInvalid, ReloadRefused
+from grader.errors import CallRefused, ProblemInvalid
 from grader.isolation import finish_despite_cancel
 from grader.rules.quotas import shown_time
 from grader.server import interceptors
@@ -25,6 +25,7 @@ from grader.v1 import grader_service_pb2 as api
 from grader_extensions.competitions import actions
 from grader_extensions.competitions.actions import checked_reason
 from grader_extensions.competitions.model import Competition, Phase, Visibility
+from grader_extensions.competitions.refusals import ReloadRefused
 from grader_extensions.competitions.store import Competitions
 
 P = ParamSpec("P")

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from grader.errors import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated, RequestIdReused, SubmissionNotFound
+from grader.errors import RequestIdReused, SubmissionNotFound
 from grader.ledger import queue, records, transactions
 from grader.ledger.changes import NewsKind, tell
 from grader.ledger.tables import FOUND, events, judgements, rejudge_items, rejudges, submissions
@@ -27,6 +27,7 @@ from grader.model import Failure, Judgement, Problem, Report, SubmissionState
 from grader_extensions.competitions.boards import standings_of
 from grader_extensions.competitions.leaderboard import Standing, board
 from grader_extensions.competitions.model import Competition
+from grader_extensions.competitions.refusals import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated
 from grader_extensions.competitions.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState
 from sandbox.protocol import wire
 

@@ -27,6 +27,7 @@ from grader.cli.submissions import whole_name
 from grader.v1 import competition_pb2, grader_service_pb2, report_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
+from grader_extensions.competitions.calls import CompetitionCalls
 
 if TYPE_CHECKING:
     from grader_extensions.competitions.cli import files
@@ -45,7 +46,7 @@ _VISIBILITIES = {
 async def list_command(server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """List the competitions and their states."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-        competitions = (await client.list_competitions(page_size=1000)).competitions
+        competitions = (await CompetitionCalls(client).list_competitions(page_size=1000)).competitions
     rows = [
         (
             resource_id(COMPETITIONS, competition.name),
@@ -66,7 +67,7 @@ async def list_command(server: Server = None, state_dir: StateDir = None, json: 
 async def show_command(name: CompetitionName, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Print a competition: its problems, times, limits and score."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-        competition = await client.get_competition(full_name(COMPETITIONS, name))
+        competition = await CompetitionCalls(client).get_competition(full_name(COMPETITIONS, name))
     print_message(competition, render(competition), json=json)
     return Exit.DONE
 
@@ -92,7 +93,8 @@ async def withdraw_command(
     """
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.WRITE) as client:
         full = await whole_name(client, name)
-        submission = await (client.restore(full, reason=reason) if undo else client.withdraw(full, reason=reason))
+        calls = CompetitionCalls(client)
+        submission = await (calls.restore(full, reason=reason) if undo else calls.withdraw(full, reason=reason))
     print_message(submission, f"{submission.name}: {formatting.withdrawal(submission) or 'counts on the boards'}", json=json)
     return Exit.DONE
 
@@ -169,12 +171,14 @@ async def leaderboard_command(
 async def read_board(client: GraderClient, name: str, *, problem: str, device: str = "", everything: bool) -> competition_pb2.Leaderboard:
     """Read the first page, or all of it. device: a part of the name is enough."""
     competition, problem, size = full_name(COMPETITIONS, name), full_name(PROBLEMS, problem), BOARD_PAGE_SIZE if everything else 0
-    board = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size)
+    calls = CompetitionCalls(client)
+    board = await calls.get_leaderboard(competition, problem=problem, device=device, page_size=size)
     if device and device not in board.devices:
         device = _matching_device(device, list(board.devices))
-        board = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size)
+        board = await calls.get_leaderboard(competition, problem=problem, device=device, page_size=size)
     while everything and board.next_page_token:
-        page = await client.get_leaderboard(competition, problem=problem, device=device, page_size=size, page_token=board.next_page_token)
+        token = board.next_page_token
+        page = await calls.get_leaderboard(competition, problem=problem, device=device, page_size=size, page_token=token)
         board.entries.extend(page.entries)
         board.next_page_token = page.next_page_token
     return board
@@ -295,7 +299,7 @@ async def ban_command(
     competition = full_name(COMPETITIONS, name)
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.WRITE if user else ServerRequirement.READ) as client:
         if not user:
-            bans = await client.list_bans(competition)
+            bans = await CompetitionCalls(client).list_bans(competition)
             rows = [
                 (ban.user, str(ban.submission_count), formatting.utc(ban.create_time), ban.administrator or "-", ban.reason)
                 for ban in bans.bans
@@ -303,10 +307,10 @@ async def ban_command(
             table = text_table(("user", "submissions", "since (UTC)", "by", "reason"), rows)
             print_message(bans, [table] if rows else "no user is banned from it", json=json)
         elif lift:
-            lifted = await client.lift_ban(competition, user, reason=reason)
+            lifted = await CompetitionCalls(client).lift_ban(competition, user, reason=reason)
             print_line(f"{user} may take part in {competition} again" if lifted else f"{user} is not banned from {competition}")
         else:
-            ban = await client.ban_user(competition, user, reason=reason)
+            ban = await CompetitionCalls(client).ban_user(competition, user, reason=reason)
             scope = f"submissions there, which are on no board now: {ban.submission_count}"
             empty = "and has submitted nothing there; check the name with: grader-cli list"
             sentence = f"{ban.user} is banned from {ban.competition}"
@@ -323,7 +327,7 @@ async def actions_command(
 ) -> Exit:
     """List what was withdrawn, banned and reloaded in a competition, by whom and why. For administrators."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-        actions = (await client.list_competition_actions(full_name(COMPETITIONS, name), page_size=limit)).actions
+        actions = (await CompetitionCalls(client).list_competition_actions(full_name(COMPETITIONS, name), page_size=limit)).actions
     rows = [
         (formatting.utc(action.create_time), action.action.replace("_", " "), action.subject, action.user or "-", action.reason)
         for action in actions
@@ -340,7 +344,7 @@ async def reload_command(server: Server = None, json: Json = False) -> Exit:
     All files are taken or none. After the start of a competition its problems, secrets and scoring stay as they are.
     """
     async with connect(Target(server=server), ServerRequirement.WRITE) as client:
-        answer = await client.reload_competitions()
+        answer = await CompetitionCalls(client).reload_competitions()
     print_message(answer, "\n".join(describe_changes(answer.changes)), json=json)
     return Exit.DONE
 

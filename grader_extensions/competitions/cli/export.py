@@ -21,6 +21,7 @@ from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
+from grader_extensions.competitions.calls import CompetitionCalls
 from grader_extensions.competitions.cli.competitions import CompetitionName, read_board, to_csv
 from grader_extensions.statistics.records import fetched, row
 
@@ -46,7 +47,7 @@ async def export_command(
     them after its end. The same submissions make the same file.
     """
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
-        competition = await client.get_competition(full_name("competitions", name))
+        competition = await CompetitionCalls(client).get_competition(full_name("competitions", name))
         competition_id = resource_id(COMPETITIONS, competition.name)
         path = out or Path(f"{competition_id}.zip")
         with whole_file(path, force=force) as file, zipfile.ZipFile(file, "w") as archive:

@@ -29,6 +29,7 @@ from grader.isolations import AUTO
 from grader.v1 import competition_pb2, grader_service_pb2, rejudge_pb2, report_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
+from grader_extensions.competitions.calls import CompetitionCalls
 
 POLL_FIRST_S, POLL_LIMIT_S, POLL_GROWTH = 0.1, 5.0, 1.5
 PATIENCE_S = 120.0  # how long a server may be away, such as for a restart
@@ -46,15 +47,15 @@ async def _create(target: Target, order: rejudge_pb2.Rejudge, again: str, *, jso
     async with connect(target, ServerRequirement.GRADE) as client:
         order.submissions[:] = [await whole_name(client, name) for name in order.submissions]
         if order.top_count:
-            ask_before_end(await client.get_competition(order.competition), may_ask=not json and sys.stdin.isatty())
-        rejudge = await client.create_rejudge(order, request_id=request_id(order, again))
+            ask_before_end(await CompetitionCalls(client).get_competition(order.competition), may_ask=not json and sys.stdin.isatty())
+        rejudge = await CompetitionCalls(client).create_rejudge(order, request_id=request_id(order, again))
         if wait:
             with progress(json=json) as display:
                 client.on_absence = display.say
                 display.say(f"{rejudge.name}: {one_line(rejudge.cause)}")
                 rejudge = await _decided(client, rejudge, display)
             if apply and rejudge.state == READY:
-                rejudge = await client.apply_rejudge(rejudge.name)
+                rejudge = await CompetitionCalls(client).apply_rejudge(rejudge.name)
         return await _print(client, rejudge, json=json)
 
 
@@ -82,7 +83,7 @@ async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, display: 
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * POLL_GROWTH, POLL_LIMIT_S)
         try:
-            rejudge, answered_s = await client.get_rejudge(rejudge.name), loop.time()
+            rejudge, answered_s = await CompetitionCalls(client).get_rejudge(rejudge.name), loop.time()
         except AWAY:
             if loop.time() - answered_s > PATIENCE_S:
                 raise
@@ -92,7 +93,7 @@ async def _decided(client: GraderClient, rejudge: rejudge_pb2.Rejudge, display: 
 async def _print(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bool) -> Exit:
     kind = report_pb2.SCORE_KIND_UNSPECIFIED
     if rejudge.competition and rejudge.changes and not json:
-        kind = (await client.get_competition(rejudge.competition)).score_kind
+        kind = (await CompetitionCalls(client).get_competition(rejudge.competition)).score_kind
     print_message(rejudge, render(rejudge, kind), json=json)
     if rejudge.state == RUNNING and rejudge.failed_count:
         text = f"{rejudge.failed_count} could not be run: the grader failed; the same command that made it runs them again"
@@ -212,8 +213,8 @@ async def show_command(
     """Print a rejudge, and all that it changes; without a name list rejudges, newest first."""
     async with connect(_target(server, state_dir, json=json), ServerRequirement.READ) as client:
         if name:
-            return await _print(client, await client.get_rejudge(full_name(REJUDGES, name)), json=json)
-        rejudges = (await client.list_rejudges(page_size=limit)).rejudges
+            return await _print(client, await CompetitionCalls(client).get_rejudge(full_name(REJUDGES, name)), json=json)
+        rejudges = (await CompetitionCalls(client).list_rejudges(page_size=limit)).rejudges
     rows = [
         (
             rejudge.name,
@@ -234,13 +235,13 @@ async def show_command(
 async def apply_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Let the new judgements count. The old ones stay in each submission's history."""
     async with connect(_target(server, state_dir, json=json), ServerRequirement.WRITE) as client:
-        return await _print(client, await client.apply_rejudge(full_name(REJUDGES, name)), json=json)
+        return await _print(client, await CompetitionCalls(client).apply_rejudge(full_name(REJUDGES, name)), json=json)
 
 
 async def discard_command(name: Rejudge, server: Server = None, state_dir: StateDir = None, json: Json = False) -> Exit:
     """Drop the new judgements, and cancel what still runs for them."""
     async with connect(_target(server, state_dir, json=json), ServerRequirement.WRITE) as client:
-        return await _print(client, await client.discard_rejudge(full_name(REJUDGES, name)), json=json)
+        return await _print(client, await CompetitionCalls(client).discard_rejudge(full_name(REJUDGES, name)), json=json)
 
 
 async def final_command(

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from grader.errors import CompetitionClosed, QuotaExceeded, SubmissionNotFound, UserBanned, WithdrawalRefused
+from grader.errors import CompetitionClosed, QuotaExceeded, SubmissionNotFound, UserBanned
 from grader.ledger import Ledger
 from grader.ledger.tables import submissions
 from grader.model import Caller, Report, Scope, Score, Verdict, Withdrawal
@@ -16,6 +16,7 @@ from grader.rules.quotas import AdmissionPolicy, Quota
 from grader_extensions.competitions import leaderboard
 from grader_extensions.competitions.boards import board_to_proto, read_standings
 from grader_extensions.competitions.model import ActionKind, Competition, TieRule
+from grader_extensions.competitions.refusals import WithdrawalRefused
 from grader_extensions.competitions.store import check_admission
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from sandbox.protocol import wire

@@ -13,6 +13,7 @@ from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server.running import serving
 from grader.v1 import competition_pb2, report_pb2, submission_pb2
+from grader_extensions.competitions.calls import CompetitionCalls
 from grader_extensions.competitions.cli.competitions import leaderboard_command
 from tests import fakes
 from tests.board_rows import filled, rows
@@ -162,16 +163,16 @@ async def test_a_ranked_submission_comes_onto_the_board_with_its_score(serve, co
         assert done.report.verdict == report_pb2.VERDICT_ACCEPTED and done.report.process_count == 3
         assert done.score == pytest.approx(3.0, rel=1e-6) and done.score_low < 2.97 and done.score_high > 3.03
         assert (done.score_kind, done.score_baseline) == (report_pb2.SCORE_KIND_SPEEDUP, "eager")
-        board = await client.get_leaderboard("competitions/spring", problem="problems/sum")
+        board = await CompetitionCalls(client).get_leaderboard("competitions/spring", problem="problems/sum")
         (entry,) = board.entries
         assert (entry.rank, entry.submission, entry.score) == (1, done.name, done.score)
         assert (entry.language, entry.submission_count) == ("cuda", 1)
-        (overall,) = (await client.get_leaderboard("competitions/spring")).entries
+        (overall,) = (await CompetitionCalls(client).get_leaderboard("competitions/spring")).entries
         assert (overall.language, overall.submission_count) == ("", 1)
         assert entry.create_time == done.create_time and "EMULATED_NOT_RANKED" in entry.flags
         assert (board.device, list(board.devices), board.official) == ("fake", ["fake"], False)
         assert (board.score_kind, board.baseline) == (report_pb2.SCORE_KIND_SPEEDUP, "eager")
-        overall = await client.get_leaderboard("competitions/spring")
+        overall = await CompetitionCalls(client).get_leaderboard("competitions/spring")
         assert overall.problem == "" and overall.entries[0].problem_count == 1 and overall.entries[0].submission == ""
 
 
@@ -190,36 +191,36 @@ async def test_pages_make_up_the_board(serve, competition, settings, now):
     async with Ledger.open(settings.ledger) as ledger:
         await filled(ledger, rows(600, start=now - HOUR))
     async with serve(competitions=(competition(),)) as client:
-        whole = await client.get_leaderboard("competitions/spring", page_size=1000)
+        whole = await CompetitionCalls(client).get_leaderboard("competitions/spring", page_size=1000)
         assert len(whole.entries) == whole.entry_count > 150 and whole.next_page_token == ""
         entries, token = [], ""
         while True:
-            page = await client.get_leaderboard("competitions/spring", page_size=70, page_token=token)
+            page = await CompetitionCalls(client).get_leaderboard("competitions/spring", page_size=70, page_token=token)
             assert page.entry_count == whole.entry_count
             entries += page.entries
             if not (token := page.next_page_token):
                 break
         assert entries == list(whole.entries)
-        assert len((await client.get_leaderboard("competitions/spring")).entries) == 50
-        first = await client.get_leaderboard("competitions/spring", page_size=70)
+        assert len((await CompetitionCalls(client).get_leaderboard("competitions/spring")).entries) == 50
+        first = await CompetitionCalls(client).get_leaderboard("competitions/spring", page_size=70)
         with pytest.raises(InvalidRequest, match="page_token"):
-            await client.get_leaderboard("competitions/spring", device="NVIDIA H200", page_token=first.next_page_token)
+            await CompetitionCalls(client).get_leaderboard("competitions/spring", device="NVIDIA H200", page_token=first.next_page_token)
 
 
 async def test_what_is_not_there_is_said(serve, competition):
     """With what there is instead; a name that is none is named."""
     async with serve(competitions=(competition(),)) as client:
         with pytest.raises(CompetitionNotFound, match="take one of: spring"):
-            await client.get_leaderboard("competitions/autumn")
+            await CompetitionCalls(client).get_leaderboard("competitions/autumn")
         with pytest.raises(ProblemNotFound, match="take one of: sum, other"):
-            await client.get_leaderboard("competitions/spring", problem="problems/vector_add")
+            await CompetitionCalls(client).get_leaderboard("competitions/spring", problem="problems/vector_add")
         for wrong, field in (
             ({"competition": "spring"}, "competition"),
             ({"competition": "competitions/spring", "problem": "sum"}, "problem"),
         ):
             with pytest.raises(InvalidRequest, match=field):
-                await client.get_leaderboard(**wrong)
-        empty = await client.get_leaderboard("competitions/spring", device="nothing")
+                await CompetitionCalls(client).get_leaderboard(**wrong)
+        empty = await CompetitionCalls(client).get_leaderboard("competitions/spring", device="nothing")
         assert (empty.entry_count, list(empty.devices)) == (0, [])
 
 
@@ -238,7 +239,7 @@ async def test_a_frozen_board_shows_administrators_what_it_keeps_from_others(set
     async with serving(there, fakes.wiring()) as running:
         for scope in (Scope.READ, Scope.ADMIN, Scope.READ):
             async with GraderClient(running.address, key=keys[scope]) as client:
-                seen[scope] = await client.get_leaderboard("competitions/spring", problem="problems/sum")
+                seen[scope] = await CompetitionCalls(client).get_leaderboard("competitions/spring", problem="problems/sum")
     assert [one.score for one in seen[Scope.READ].entries] == [early["score"]]
     assert seen[Scope.READ].freeze_time.ToDatetime(UTC) == freeze
     assert [one.score for one in seen[Scope.ADMIN].entries] == [9.0] and not seen[Scope.ADMIN].HasField("freeze_time")

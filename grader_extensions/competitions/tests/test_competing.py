@@ -12,6 +12,7 @@ from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server.running import serving
 from grader.v1 import competition_pb2, submission_pb2
+from grader_extensions.competitions.calls import CompetitionCalls
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server.competition_files import NOW, toml
@@ -35,22 +36,22 @@ async def test_a_competition_is_shown_without_its_secrets(serve, competitions):
     """How many there are, and where it is in its life."""
     secret = f'secret_seed = "{"ab" * 16}"\nhourly_limit = 3\nprocesses = 2\n[[secret]]\nproblem = "sum"\naxes = {{ n = 987654 }}\n'
     async with serve(competitions=competitions(one=toml("one", more=secret))) as client:
-        shown = await client.get_competition("competitions/one")
+        shown = await CompetitionCalls(client).get_competition("competitions/one")
         assert dict(shown.secret_workload_counts) == {"sum": 1} and (shown.hourly_limit, shown.process_count) == (3, 2)
         assert shown.state == competition_pb2.COMPETITION_STATE_OPEN and shown.problems == ["problems/sum"]
         assert "987654" not in str(shown) and "abab" not in str(shown)
         with pytest.raises(CompetitionNotFound):
-            await client.get_competition("competitions/two")
+            await CompetitionCalls(client).get_competition("competitions/two")
         with pytest.raises(InvalidRequest):
-            await client.get_competition("one")
+            await CompetitionCalls(client).get_competition("one")
 
 
 async def test_competitions_are_listed_by_name_in_pages(serve, competitions):
     """Whatever their phase."""
     texts = {"c": toml("c", 1, 2), "a": toml("a"), "b": toml("b", -2, -1)}
     async with serve(competitions=competitions(**texts)) as client:
-        first = await client.list_competitions(page_size=2)
-        second = await client.list_competitions(page_size=2, page_token=first.next_page_token)
+        first = await CompetitionCalls(client).list_competitions(page_size=2)
+        second = await CompetitionCalls(client).list_competitions(page_size=2, page_token=first.next_page_token)
         assert [one.name[-1] for one in (*first.competitions, *second.competitions)] == ["a", "b", "c"] and not second.next_page_token
         states = [one.state for one in (*first.competitions, *second.competitions)]
         assert states == [
@@ -179,5 +180,5 @@ async def test_a_competition_is_filled_with_users_and_their_submissions(settings
         )
         assert (code, error) == (0, "") and len(out.splitlines()) == 4
         async with GraderClient(running.address, key=keys[0][1]) as client:
-            board = await client.get_leaderboard("competitions/spring", problem="problems/sum")
+            board = await CompetitionCalls(client).get_leaderboard("competitions/spring", problem="problems/sum")
     assert sorted(entry.user for entry in board.entries) == ["ann", "ben"]

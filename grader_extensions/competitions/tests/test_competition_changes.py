@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grader.errors import InvalidRequest, ReloadRefused
+from grader.errors import InvalidRequest
 from grader.model import Ranking, ScoreKind
 from grader.v1 import competition_pb2
 from grader_extensions.competitions import organising_calls as competition_changes
@@ -13,6 +13,7 @@ from grader_extensions.competitions.actions import checked_reason
 from grader_extensions.competitions.competition_file import CompetitionFile
 from grader_extensions.competitions.model import Competition, TieRule, Visibility
 from grader_extensions.competitions.organising_calls import FIXED, UNSHOWN, changes, check_fair
+from grader_extensions.competitions.refusals import ReloadRefused
 from sandbox.protocol import wire
 
 START = datetime(2026, 5, 1, tzinfo=UTC)

@@ -9,13 +9,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from grader.errors import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated, RequestIdReused, SubmissionNotFound
+from grader.errors import RequestIdReused, SubmissionNotFound
 from grader.ledger import Ledger, checks, records
 from grader.ledger.tables import judgements, rejudge_items, submissions
 from grader.model import Caller, Failure, Score, SubmissionState, Verdict
 from grader_extensions.competitions import actions, leaderboard, rejudges
 from grader_extensions.competitions.boards import read_standings
 from grader_extensions.competitions.model import Competition
+from grader_extensions.competitions.refusals import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated
 from grader_extensions.competitions.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from sandbox.protocol import wire

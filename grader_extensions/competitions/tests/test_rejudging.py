@@ -17,7 +17,8 @@ from grader.rules.disclosure import Redactor
 from grader.server.running import embedded
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.verdict.fold import fold
-from grader_extensions.competitions import rejudges
+from grader_extensions.competitions import refusals, rejudges
+from grader_extensions.competitions.calls import CompetitionCalls
 from grader_extensions.competitions.cli import rejudge as command
 from grader_extensions.competitions.competition_file import SizeRange, problem_for
 from grader_extensions.competitions.rejudge import RejudgeOrder
@@ -122,21 +123,21 @@ async def handed_in(settings, place, competition):
 
 
 async def create(client, request_id="", **fields):
-    return await client.create_rejudge(rejudge_pb2.Rejudge(cause="because", **fields), request_id=request_id)
+    return await CompetitionCalls(client).create_rejudge(rejudge_pb2.Rejudge(cause="because", **fields), request_id=request_id)
 
 
 async def until_ready(client, rejudge, condition=lambda one: one.state == READY):
     """Ask for the rejudge until it is ready, or meets another condition."""
 
     async def look():
-        rejudge_now = await client.get_rejudge(rejudge.name)
+        rejudge_now = await CompetitionCalls(client).get_rejudge(rejudge.name)
         return rejudge_now if condition(rejudge_now) else None
 
     return await until(look)
 
 
 async def ranks(client, problem="problems/sum"):
-    board = await client.get_leaderboard("competitions/spring", problem=problem)
+    board = await CompetitionCalls(client).get_leaderboard("competitions/spring", problem=problem)
     return {entry.submission: entry.rank for entry in board.entries}
 
 
@@ -158,7 +159,7 @@ async def test_facts_decide_what_they_can_and_the_rest_is_run(serve, change, ker
         for one in (right, wrong):  # nothing that others see changed
             assert (await client.get_submission(one.name)).report == one.report
         assert {one.name for one in (await client.list_submissions()).submissions} == {right.name, wrong.name}
-        applied = await client.apply_rejudge(found.name)
+        applied = await CompetitionCalls(client).apply_rejudge(found.name)
         assert applied.state == rejudge_pb2.REJUDGE_STATE_APPLIED and applied.HasField("end_time")
         now_it_is = await client.get_submission(wrong.name, full=True)
         assert now_it_is.report.verdict == report_pb2.VERDICT_ACCEPTED
@@ -197,9 +198,9 @@ async def test_a_rejudge_is_counts_until_all_is_decided(serve, kernel, finished)
         (run,) = found.pending_runs
         assert "not decided yet; waiting for " + run in "".join(str(part) for part in command.render(found, 0))
         assert (await client.get_submission(run)).state == submission_pb2.SUBMISSION_STATE_RUNNING
-        assert not (await client.list_rejudges()).rejudges[0].pending_runs
-        await client.discard_rejudge(made.name)
-        dropped = await client.get_rejudge(made.name)
+        assert not (await CompetitionCalls(client).list_rejudges()).rejudges[0].pending_runs
+        await CompetitionCalls(client).discard_rejudge(made.name)
+        dropped = await CompetitionCalls(client).get_rejudge(made.name)
         assert [change.submission for change in dropped.changes] == [right.name] and not dropped.pending_runs
 
 
@@ -211,8 +212,8 @@ async def test_the_same_request_goes_on_with_what_failed(serve, handed_in, compe
     async with serve(grade, competitions=(competition(),)) as client:
         found = await until_ready(client, made := await create(client, **asked), lambda one: one.failed_count)
         assert found.state == RUNNING and found.pending_count == 1
-        with pytest.raises(errors.RejudgeNotReady):
-            await client.apply_rejudge(made.name)
+        with pytest.raises(refusals.RejudgeNotReady):
+            await CompetitionCalls(client).apply_rejudge(made.name)
         grade.replaced = {}
         assert (await create(client, **asked)).name == made.name
         assert (await until_ready(client, made)).failed_count == 0
@@ -227,9 +228,9 @@ async def test_discarding_stops_what_runs(serve, handed_in, competition):
     async with serve(grade, competitions=(competition(),)) as client:
         made = await create(client, competition="competitions/spring", method=rejudge_pb2.REJUDGE_METHOD_RUN)
         await until(lambda: grade.running)
-        await client.discard_rejudge(made.name)
+        await CompetitionCalls(client).discard_rejudge(made.name)
         await until(lambda: not grade.running)
-        assert (await client.get_rejudge(made.name)).state == rejudge_pb2.REJUDGE_STATE_DISCARDED
+        assert (await CompetitionCalls(client).get_rejudge(made.name)).state == rejudge_pb2.REJUDGE_STATE_DISCARDED
         assert len((await client.get_submission(name, full=True)).judgements) == 1
 
 
@@ -254,7 +255,7 @@ async def test_a_final_of_an_empty_board_says_that_it_is_empty(serve, handed_in,
         assert "`grader-cli list --competition spring` says" in str(refused.value)
         with pytest.raises(errors.InvalidRequest, match="competition 'spring', problem 'sum', is empty"):
             await create(client, competition="competitions/spring", problem="problems/sum", top_count=1)
-        assert not (await client.list_rejudges()).rejudges
+        assert not (await CompetitionCalls(client).list_rejudges()).rejudges
 
 
 @pytest.mark.parametrize(
@@ -278,7 +279,7 @@ async def test_a_wrong_field_is_named(client, fields, field):
     with pytest.raises(errors.InvalidRequest) as refused:
         await create(client, **fields)
     assert [one.field for one in refused.value.violations] == [field]
-    assert not (await client.list_rejudges()).rejudges
+    assert not (await CompetitionCalls(client).list_rejudges()).rejudges
 
 
 async def test_what_is_not_there_is_not_found(client, kernel, finished):
@@ -296,8 +297,8 @@ async def test_what_is_not_there_is_not_found(client, kernel, finished):
     for error, fields in refused:
         with pytest.raises(error):
             await create(client, **fields)
-    for call in (client.get_rejudge, client.apply_rejudge, client.discard_rejudge):
-        with pytest.raises(errors.RejudgeNotFound):
+    for call in (CompetitionCalls(client).get_rejudge, CompetitionCalls(client).apply_rejudge, CompetitionCalls(client).discard_rejudge):
+        with pytest.raises(refusals.RejudgeNotFound):
             await call("rejudges/nope")
         with pytest.raises(errors.InvalidRequest):
             await call("nope")
@@ -320,7 +321,7 @@ async def test_a_run_is_shown_to_administrators_only(settings, kernel):
                     await call(run)
             assert [one.name for client in (user, admin) for one in (await client.list_submissions()).submissions] == [made.name] * 2
             with pytest.raises(errors.PermissionDenied):
-                await user.get_rejudge(found.name)
+                await CompetitionCalls(user).get_rejudge(found.name)
 
 
 async def test_events_keep_hidden_what_was_hidden_when_they_were_made(serve, place, change, kernel, finished):
@@ -331,7 +332,7 @@ async def test_events_keep_hidden_what_was_hidden_when_they_were_made(serve, pla
     problem.write_text(problem.read_text().replace("secret33", "secret44"))
     async with serve() as client:
         found = await until_ready(client, await create(client, problem="problems/sum"))
-        await client.apply_rejudge(found.name)
+        await CompetitionCalls(client).apply_rejudge(found.name)
         assert "secret" not in str([event async for event in client.watch(done.name)])
         mask = Redactor.for_problem(Problems.load([place / "problems"]).get("sum"))
         assert mask.name("secret33") == "secret33"  # the control: the new problem alone would have told it
@@ -343,8 +344,12 @@ async def test_a_reader_shows_rejudges_and_makes_none(serve, settings, kernel, f
         await finished(client, await client.submit(kernel()))
         made = await create(client, problem="problems/sum")
     async with embedded(settings, reader=True) as address, GraderClient(address) as client:
-        assert (await client.get_rejudge(made.name)).submission_count == 1
-        for call in (create(client, problem="problems/sum"), client.apply_rejudge(made.name), client.discard_rejudge(made.name)):
+        assert (await CompetitionCalls(client).get_rejudge(made.name)).submission_count == 1
+        for call in (
+            create(client, problem="problems/sum"),
+            CompetitionCalls(client).apply_rejudge(made.name),
+            CompetitionCalls(client).discard_rejudge(made.name),
+        ):
             with pytest.raises(errors.ReadOnly):
                 await call
 
@@ -358,18 +363,18 @@ async def test_the_same_final_goes_on_across_servers_and_is_applied_once(serve, 
         await until(lambda: grade.running == 2)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        (begun,) = (await client.list_rejudges()).rejudges
+        (begun,) = (await CompetitionCalls(client).list_rejudges()).rejudges
     async with serve(Regrade(**{"speedup: 3.0": "speedup: 1.0"}), competitions=(competition(),)) as client:
         final = partial(command.final_command, "competitions/spring", 2, "emulated", server=client.address)
         assert await final(apply=True) is Exit.DONE
         assert await ranks(client) == {second: 1, first: 2}
         assert await final(apply=True) is Exit.DONE
-        (applied,) = (await client.list_rejudges()).rejudges
+        (applied,) = (await CompetitionCalls(client).list_rejudges()).rejudges
         assert applied.name == begun.name and applied.method == rejudge_pb2.REJUDGE_METHOD_RUN
         out = capsys.readouterr().out
         assert "final of spring: the best 2 run again on emulated" in out and "APPLIED" in out and first in out
         await final(again="a second time")
-        assert len((await client.list_rejudges()).rejudges) == 2
+        assert len((await CompetitionCalls(client).list_rejudges()).rejudges) == 2
 
 
 async def test_a_final_says_who_is_ranked_by_what_was_not_run_again(serve, handed_in, competition, capsys):
@@ -396,12 +401,12 @@ async def test_a_final_is_run_at_secret_sizes_of_its_own(serve, handed_in, compe
     async with serve(grade, competitions=ours) as client:
         await command.final_command("spring", 1, "emulated", apply=True, server=client.address)  # goes on, and runs nothing more
         assert len(grade.seen) == 3
-        finals = [one for one in (await client.list_rejudges()).rejudges if one.fresh_sizes]
+        finals = [one for one in (await CompetitionCalls(client).list_rejudges()).rejudges if one.fresh_sizes]
         await command.create_command("like the second", **best, sizes_of=finals[0].name, server=client.address)
-        file = next(one for one in (await client.list_rejudges()).rejudges if one.cause == "of the file")
+        file = next(one for one in (await CompetitionCalls(client).list_rejudges()).rejudges if one.cause == "of the file")
         with pytest.raises(errors.InvalidRequest, match="drew no sizes"):
             await create(client, competition="competitions/spring", sizes_of=file.name)
-        with pytest.raises(errors.RejudgeNotFound):
+        with pytest.raises(refusals.RejudgeNotFound):
             await create(client, competition="competitions/spring", sizes_of="rejudges/nope")
     assert all(777 in sizes and len(sizes) == 2 for sizes in grade.seen)
     drawn = [max(sizes) for sizes in grade.seen]
@@ -417,7 +422,7 @@ async def test_sizes_that_can_not_be_drawn_are_said_and_nothing_is_made(serve, h
     async with serve(competitions=(ours,)) as client:
         with pytest.raises(errors.InvalidRequest, match="has no value at these axes") as refused:
             await create(client, competition="competitions/spring", fresh_sizes=True)
-        assert str(size) not in str(refused.value) and not (await client.list_rejudges()).rejudges
+        assert str(size) not in str(refused.value) and not (await CompetitionCalls(client).list_rejudges()).rejudges
         assert (await create(client, competition="competitions/spring")).submission_count == 1  # the control: as the file has it
 
 
@@ -434,7 +439,7 @@ async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished,
         assert "runs them again" in capsys.readouterr().err
         await command.show_command(limit=9, server=server)
         assert capsys.readouterr().out.count("a bug") == 2
-        failed, good = (await client.list_rejudges()).rejudges
+        failed, good = (await CompetitionCalls(client).list_rejudges()).rejudges
         assert await command.apply_command(good.name.removeprefix("rejudges/"), server=server, json=True) is Exit.DONE
         assert '"REJUDGE_STATE_APPLIED"' in capsys.readouterr().out
         await command.discard_command(failed.name, server=server, json=False)

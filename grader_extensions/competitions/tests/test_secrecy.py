@@ -16,6 +16,7 @@ from grader.observability import log
 from grader.problems.store import Problems
 from grader.server.running import serving
 from grader.v1 import rejudge_pb2, submission_pb2
+from grader_extensions.competitions.calls import CompetitionCalls
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
 from tests import fakes
@@ -93,11 +94,11 @@ async def telling(settings, place, kernel, capsys, *, competition, secret=SECRET
             async for event in client.watch(one.name):
                 said.append(event)
             said.append(await client.get_submission(one.name, full=True))
-        said += [await client.list_submissions(), await client.list_problems(), await client.list_competitions()]
-        said += [await client.get_competition("competitions/one"), await client.get_problem("problems/sum")]
+        said += [await client.list_submissions(), await client.list_problems(), await CompetitionCalls(client).list_competitions()]
+        said += [await CompetitionCalls(client).get_competition("competitions/one"), await client.get_problem("problems/sum")]
         for name in ("competitions/two", "one"):
             try:
-                await client.get_competition(name)
+                await CompetitionCalls(client).get_competition(name)
             except GraderError as error:
                 said.append(error)
         url = f"http://{running.web_address.rsplit('/', 1)[-1]}/metrics"
@@ -127,12 +128,12 @@ async def test_what_a_final_draws_leaves_the_server_nowhere(settings, place, ker
     """Its sizes and its seed, and those of the file: not in its runs, its failures, its preview, nor in what it leaves behind."""
     async with telling(settings, place, kernel, capsys, competition=True, secret=DRAWN) as (client, made, said):
         order = rejudge_pb2.Rejudge(cause="a final", competition="competitions/one", method="REJUDGE_METHOD_RUN", fresh_sizes=True)
-        found = await client.create_rejudge(order, request_id="")
+        found = await CompetitionCalls(client).create_rejudge(order, request_id="")
         async with asyncio.timeout(WAIT_S):
             while found.state == rejudge_pb2.REJUDGE_STATE_RUNNING:
                 await asyncio.sleep(0.02)
-                found = await client.get_rejudge(found.name)
-        said += [found, await client.apply_rejudge(found.name), await client.list_rejudges()]
+                found = await CompetitionCalls(client).get_rejudge(found.name)
+        said += [found, await CompetitionCalls(client).apply_rejudge(found.name), await CompetitionCalls(client).list_rejudges()]
         async with Ledger.open(settings.ledger_path) as ledger:
             runs = [one.submission_id for one in await _runs(ledger)]
         for name in [*(one.name for one in made), *(f"submissions/{one}" for one in runs)]:

@@ -18,6 +18,8 @@ from grader.model import Caller, Scope
 from grader.problems.store import Problems
 from grader.server.running import serving, takes_hang_up
 from grader.v1 import competition_pb2
+from grader_extensions.competitions import refusals
+from grader_extensions.competitions.calls import CompetitionCalls as Calls
 from grader_extensions.competitions.organising_calls import OrganisingCalls
 from grader_extensions.competitions.store import Competitions
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
@@ -83,7 +85,7 @@ async def organised(settings, place):
 
 
 async def on_board(client):
-    return [one.user for one in (await client.get_leaderboard("competitions/one", problem="problems/sum")).entries]
+    return [one.user for one in (await Calls(client).get_leaderboard("competitions/one", problem="problems/sum")).entries]
 
 
 async def test_an_owner_withdraws_and_only_an_administrator_undoes_it(organised, kernel):
@@ -92,17 +94,17 @@ async def test_an_owner_withdraws_and_only_an_administrator_undoes_it(organised,
     made = await organised.entry(alice, kernel)
     assert await on_board(bob) == ["alice"]
     with pytest.raises(errors.SubmissionNotFound):
-        await bob.withdraw(made.name)
-    withdrawn = (await alice.withdraw(made.name, reason="measured the wrong one")).withdrawal
+        await Calls(bob).withdraw(made.name)
+    withdrawn = (await Calls(alice).withdraw(made.name, reason="measured the wrong one")).withdrawal
     assert (withdrawn.user, withdrawn.reason) == ("alice", "measured the wrong one") and await on_board(bob) == []
     for client in (alice, root):
         assert (await client.get_submission(made.name)).withdrawal == withdrawn
         (listed,) = (await client.list_submissions(competition="competitions/one")).submissions
         assert listed.withdrawal == withdrawn
     with pytest.raises(errors.PermissionDenied):
-        await alice.restore(made.name)
-    assert not (await root.restore(made.name, reason="asked by mail")).HasField("withdrawal") and await on_board(bob) == ["alice"]
-    actions = (await root.list_competition_actions("competitions/one")).actions
+        await Calls(alice).restore(made.name)
+    assert not (await Calls(root).restore(made.name, reason="asked by mail")).HasField("withdrawal") and await on_board(bob) == ["alice"]
+    actions = (await Calls(root).list_competition_actions("competitions/one")).actions
     assert [(one.action, one.user) for one in actions] == [("restored", "root"), ("withdrawn", "alice")]
 
 
@@ -111,10 +113,10 @@ async def test_an_administrator_says_why_somebody_elses_is_withdrawn(organised, 
     alice, _, root = [await organised.client(name) for name in PEOPLE]
     made, own = await organised.entry(alice, kernel), await organised.entry(root, kernel)
     with pytest.raises(errors.InvalidRequest, match="reason: is missing; say why"):
-        await root.withdraw(made.name)
+        await Calls(root).withdraw(made.name)
     assert await on_board(alice) == ["alice", "root"]
-    await root.withdraw(own.name)
-    await root.withdraw(made.name, reason="replays outputs")
+    await Calls(root).withdraw(own.name)
+    await Calls(root).withdraw(made.name, reason="replays outputs")
     assert await on_board(alice) == []
 
 
@@ -140,7 +142,7 @@ async def test_pages_say_that_a_submission_is_withdrawn(organised, kernel):
     made = await organised.entry(alice, kernel)
     path = f"/submissions/{made.name.rpartition('/')[2]}"
     assert "Withdrawn" not in (await organised.page(path, "alice"))[1]  # the control
-    await root.withdraw(made.name, reason="replays <b>outputs</b>")
+    await Calls(root).withdraw(made.name, reason="replays <b>outputs</b>")
     status, text = await organised.page(path, "alice")
     assert status == 200 and "Withdrawn by the administrator root" in text and "replays &lt;b&gt;outputs&lt;/b&gt;" in text
     assert "withdrawn by the administrator root" in (await organised.page("/submissions", "alice"))[1]
@@ -156,7 +158,7 @@ async def test_a_banned_user_is_refused_with_every_key_and_off_the_board(organis
     second = await organised.client("alice", await organised.key("alice"))
     await organised.entry(alice, kernel)
     await organised.entry(bob, kernel)
-    made = await root.ban_user("competitions/one", "alice", reason="copied <i>a</i> kernel")
+    made = await Calls(root).ban_user("competitions/one", "alice", reason="copied <i>a</i> kernel")
     assert (made.submission_count, made.administrator) == (1, "root") and await on_board(bob) == ["bob"] == await on_board(root)
     for client in (alice, second):
         with pytest.raises(errors.UserBanned, match="banned from competition 'one': copied <i>a</i> kernel"):
@@ -171,12 +173,12 @@ async def test_a_banned_user_is_refused_with_every_key_and_off_the_board(organis
         assert answer.status == 403 and "You are banned from competition" in html.unescape(text) and "<i>a</i>" not in text
     for client in (alice, bob):
         with pytest.raises(errors.PermissionDenied):
-            await client.list_bans("competitions/one")
-        assert "banned" not in str(await client.get_competition("competitions/one"))
+            await Calls(client).list_bans("competitions/one")
+        assert "banned" not in str(await Calls(client).get_competition("competitions/one"))
     for path in ("/", "/competitions/one"):
         assert "copied" not in (await organised.page(path))[1] + (await organised.page(path, "bob"))[1]
-    assert [one.user for one in (await root.list_bans("competitions/one")).bans] == ["alice"]
-    assert await root.lift_ban("competitions/one", "alice") and not await root.lift_ban("competitions/one", "alice")
+    assert [one.user for one in (await Calls(root).list_bans("competitions/one")).bans] == ["alice"]
+    assert await Calls(root).lift_ban("competitions/one", "alice") and not await Calls(root).lift_ban("competitions/one", "alice")
     assert sorted(await on_board(bob)) == ["alice", "bob"]
     await organised.entry(second, kernel)
 
@@ -191,33 +193,33 @@ async def test_a_ban_names_a_user_and_a_competition(organised):
         ("alice", "two", "x", errors.CompetitionNotFound),
     ):
         with pytest.raises(error):
-            await root.ban_user(f"competitions/{competition}", user, reason=reason)
-    assert not (await root.list_competition_actions("competitions/one")).actions
+            await Calls(root).ban_user(f"competitions/{competition}", user, reason=reason)
+    assert not (await Calls(root).list_competition_actions("competitions/one")).actions
 
 
 async def test_a_longer_competition_takes_submissions_at_once(organised, kernel):
     """The end was over, and now is not: for submissions, pages, API and board. It says what has changed, and keeps it."""
     organised.file.write_text(toml("one", end_h=-0.5))
     alice, root = await organised.client("alice"), await organised.client("root")
-    with pytest.raises(errors.ReloadRefused, match="'end' of competition 'one' would be over by now"):
-        await root.reload_competitions()
+    with pytest.raises(refusals.ReloadRefused, match="'end' of competition 'one' would be over by now"):
+        await Calls(root).reload_competitions()
     competitions = organised.running.service.policy
     competitions.replace(competitions.read_again())  # as a restart would
     with pytest.raises(errors.CompetitionClosed):
         await alice.submit(kernel("accept", competition_id="one"))
     with pytest.raises(errors.PermissionDenied):
-        await alice.reload_competitions()
+        await Calls(alice).reload_competitions()
     organised.file.write_text(toml("one", end_h=30))
-    (change,) = (await root.reload_competitions()).changes
+    (change,) = (await Calls(root).reload_competitions()).changes
     assert (change.competition, change.kind) == ("competitions/one", CHANGED) and [key.key for key in change.keys] == ["end"]
     end = (NOW + timedelta(hours=30)).strftime("%Y-%m-%d %H:%M:%S UTC")
     assert change.keys[0].after == end and change.keys[0].before < end
     await organised.entry(alice, kernel)
     assert await on_board(alice) == ["alice"]
-    assert (await alice.get_competition("competitions/one")).state == competition_pb2.COMPETITION_STATE_OPEN
+    assert (await Calls(alice).get_competition("competitions/one")).state == competition_pb2.COMPETITION_STATE_OPEN
     assert end[:16] in (await organised.page("/competitions/one"))[1]
-    assert not (await root.reload_competitions()).changes
-    (action,) = (await root.list_competition_actions("competitions/one")).actions
+    assert not (await Calls(root).reload_competitions()).changes
+    (action,) = (await Calls(root).list_competition_actions("competitions/one")).actions
     assert (action.action, action.user) == ("file_reloaded", "root") and action.reason.startswith("changed; end: ")
 
 
@@ -230,13 +232,13 @@ async def test_one_broken_file_changes_nothing(organised, kernel, broken):
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
     organised.file.unlink()
-    before = await root.list_competitions()
-    with pytest.raises(errors.ReloadRefused, match=r"the competitions stay as they are: .*bad/competition\.toml"):
-        await root.reload_competitions()
-    after = await root.list_competitions()
+    before = await Calls(root).list_competitions()
+    with pytest.raises(refusals.ReloadRefused, match=r"the competitions stay as they are: .*bad/competition\.toml"):
+        await Calls(root).reload_competitions()
+    after = await Calls(root).list_competitions()
     assert after == before and len(after.competitions) == 1
     bad.unlink()
-    assert [one.competition for one in (await root.reload_competitions()).changes] == [
+    assert [one.competition for one in (await Calls(root).reload_competitions()).changes] == [
         "competitions/one",
         "competitions/two",
     ]  # the control
@@ -251,8 +253,8 @@ async def test_a_reload_tells_no_secret(organised):
         place.parent.mkdir(exist_ok=True)
         if refused:
             place.write_text(text)
-            with pytest.raises(errors.ReloadRefused, match="'secret', 'secret_seed' can't change any more") as caught:
-                await root.reload_competitions()
+            with pytest.raises(refusals.ReloadRefused, match="'secret', 'secret_seed' can't change any more") as caught:
+                await Calls(root).reload_competitions()
             assert "987654" not in str(caught.value) and "abab" not in str(caught.value)
             place.write_text(toml("one"))
         else:
@@ -260,11 +262,13 @@ async def test_a_reload_tells_no_secret(organised):
             for name, content in (("one", toml("one")), ("later", text)):
                 (organised.file.parent / name).mkdir(exist_ok=True)
                 (organised.file.parent / name / "competition.toml").write_text(content)
-            assert [one.kind for one in (await root.reload_competitions()).changes] == [competition_pb2.COMPETITION_CHANGE_KIND_ADDED]
+            assert [one.kind for one in (await Calls(root).reload_competitions()).changes] == [
+                competition_pb2.COMPETITION_CHANGE_KIND_ADDED
+            ]
             place.write_text(toml("later", 5, 6, more=secret.format("cd" * 16, 123457)))
-            answer = await root.reload_competitions()
+            answer = await Calls(root).reload_competitions()
             assert {key.key for key in answer.changes[0].keys} == {"secret", "secret_seed"}
-            actions = await root.list_competition_actions("competitions/later")
+            actions = await Calls(root).list_competition_actions("competitions/later")
             assert not any(one in f"{answer}{actions}" for one in ("123457", "cdcd"))
 
 
@@ -333,10 +337,10 @@ async def test_a_server_process_reads_its_competitions_again_at_sighup(settings,
         file.write_text("name = ")
         process.send_signal(signal.SIGHUP)
         await until(lambda: "competitions_not_reloaded" in (place / "log").read_text())
-        assert (await client.get_competition("competitions/one")).title == "T"
+        assert (await Calls(client).get_competition("competitions/one")).title == "T"
         file.write_text(toml("one").replace('"T"', '"Another title"'))
         async with asyncio.timeout(300):
-            while (await client.get_competition("competitions/one")).title != "Another title":
+            while (await Calls(client).get_competition("competitions/one")).title != "Another title":
                 process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0

@@ -12,6 +12,7 @@ from grader.api.client import GraderClient
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server.running import serving
+from grader_extensions.competitions.calls import CompetitionCalls
 from grader_extensions.competitions.tests.test_secrecy import PLANTED, SECRET, Telltale, found_in
 from grader_extensions.web.tests.signed_in import key_of, reader
 from sandbox.protocol import wire
@@ -112,8 +113,8 @@ async def test_who_signs_in_sees_what_the_api_shows_to_the_same_key(settings, pl
             async with GraderClient(running.address, key=keys[name]) as client:
                 made[name] = [*(await submitted(client, kernel)), (await client.submit(kernel("hang"))).name.rpartition("/")[2]]
         async with GraderClient(running.address, key=keys["root"]) as client:
-            await client.withdraw(f"submissions/{made['alice'][0]}", reason=WITHDRAWN)
-            await client.ban_user("competitions/one", "bob", reason=BANNED)
+            await CompetitionCalls(client).withdraw(f"submissions/{made['alice'][0]}", reason=WITHDRAWN)
+            await CompetitionCalls(client).ban_user("competitions/one", "bob", reason=BANNED)
         everything, base = [one for of in made.values() for one in of], f"http://{running.web_address}"
         endless = [f"/submissions/{of[-1]}/events" for of in made.values()]
         for name in people:
