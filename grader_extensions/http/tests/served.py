@@ -1,6 +1,7 @@
-"""A server with a web port; calls of every method of it by gRPC, and the same by curl."""
+"""A server with a web port; calls of every method of it by gRPC, and the same by curl and by a browser."""
 
 import asyncio
+import base64
 import json
 import re
 import shutil
@@ -33,6 +34,16 @@ from tests.server.competition_files import toml
 
 METHODS = {method.name: method for method in SERVICE.methods}
 RULES = {rule.method.name: rule for rule in reversed(list(rules_of(SERVICE)))}
+# A call by a script of a page; a stream is read piece by piece as it comes. The body is text in base64, for it may be a file.
+FETCH = """async ([method, url, body, headers]) => {
+  if (body !== null) headers["Content-Type"] = "application/json";
+  const answer = await fetch(url, {method, body, headers}), pieces = [];
+  for await (const piece of answer.body) pieces.push(piece);
+  const reader = new FileReader();
+  const read = new Promise((resolve) => { reader.onload = () => resolve(reader.result.split(",")[1] ?? ""); });
+  reader.readAsDataURL(new Blob(pieces));
+  return [answer.status, Object.fromEntries(answer.headers), await read];
+}"""
 TRACE = b"<script>alert(1)</script>\r\n" * 20_000
 USER = "alice"
 
@@ -78,7 +89,14 @@ class Served:
 
     async def http(self, name, request, *options, rule=None):
         """The same over HTTP; options: of curl."""
-        return await self.curl(*(options or self.bearer), *arguments(rule or RULES[name], request, self.web))
+        verb, url, body = http_request(rule or RULES[name], request, self.web)
+        return await self.curl(*(options or self.bearer), "-X", verb, *(() if body is None else ("--json", body)), url)
+
+    async def fetch(self, tab, name, request):
+        """The same by a script of the page in this tab."""
+        headers = dict([self.bearer[1].split(": ")])
+        status, headers, data = await tab.evaluate(FETCH, [*http_request(RULES[name], request, self.web), headers])
+        return answer_of(status, headers, base64.b64decode(data))
 
     async def curl(self, *options):
         """What curl gets: the last answer's status, headers and data."""
@@ -89,27 +107,32 @@ class Served:
         head = head.decode().replace("\r", "").strip().rpartition("\n\n")[2].splitlines()
         assert head and head[0].startswith("HTTP/"), head
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
-        kind = headers.get("content-type", "")
-        if kind.startswith("application/json"):
-            data = json.loads(data)
-        elif kind == "text/event-stream":
-            data = events(data.decode())
-        return Answer(int(head[0].split()[1]), headers, data)
+        return answer_of(int(head[0].split()[1]), headers, data)
 
     def url(self, path):
         return f"http://{self.web}{path}"
 
 
-def arguments(rule, request, web):
-    """What curl takes to send a request by a rule."""
+def answer_of(status, headers, data):
+    """The answer with these bytes."""
+    kind = headers.get("content-type", "")
+    if kind.startswith("application/json"):
+        data = json.loads(data)
+    elif kind == "text/event-stream":
+        data = events(data.decode())
+    return Answer(status, headers, data)
+
+
+def http_request(rule, request, web):
+    """The verb, the address and the body, if there is one, of a request by a rule."""
     path = VARIABLE.sub(lambda variable: quote(getattr(request, variable[1])), rule.path)
     data = json_format.MessageToDict(request, preserving_proto_field_name=True)
     for variable in VARIABLE.finditer(rule.path):
         data.pop(variable[1], None)
     if rule.has_body:
-        return "-X", rule.verb, "--json", json.dumps(data), f"http://{web}{path}"
+        return rule.verb, f"http://{web}{path}", json.dumps(data)
     query = [(name, {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value) for name, value in data.items()]
-    return ("-G", f"http://{web}{path}?{urlencode(query, doseq=True)}")
+    return rule.verb, f"http://{web}{path}?{urlencode(query, doseq=True)}", None
 
 
 def events(text):

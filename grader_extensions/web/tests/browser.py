@@ -1,8 +1,12 @@
 """Screens, pages and texts that tests in a browser share, and axe-core in a page. EVIL does harm where it is not escaped."""
 
+import os
+import shutil
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
+
+from tests.requirements import absent
 
 DESKTOP = {"width": 1200, "height": 900}
 EVIL = (
@@ -11,6 +15,21 @@ EVIL = (
 )
 
 NARROW = {"width": 360, "height": 740}  # a phone
+
+
+@asynccontextmanager
+async def chromium():
+    """A Chromium without a display."""
+    from playwright.async_api import async_playwright  # takes long to import
+
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        absent("chromium", "there is no chromium on the path")
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=path, args=arguments)
+        yield opened
+        await opened.close()
 
 
 @asynccontextmanager
