@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -78,6 +79,7 @@ def _check_origins(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
+IpAddress = Annotated[str, AfterValidator(lambda value: str(ipaddress.ip_address(value)))]
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
 
@@ -117,7 +119,8 @@ class Settings(BaseModel):
     user_queue_share: float = Field(default=0.25, gt=0, le=1)  # of queue_limit, for each user; without keys there is one user and no share
     connection_limit: int = Field(default=4096, ge=1)  # to the API; those to the web port are counted by the two below
     web_connection_limit: int = Field(default=512, ge=1)
-    web_address_limit: int = Field(default=128, ge=1)  # connections to the web port from one address; of a proxy's, all are
+    web_address_limit: int = Field(default=128, ge=1)  # connections to the web port from one address
+    trusted_proxy: tuple[IpAddress, ...] = ()  # whose X-Forwarded-For is believed
     health_call_limit: int = Field(default=256, ge=1)  # calls of health that are open, which need no key
     health_address_limit: int = Field(default=64, ge=1)
     drain_s: float = Field(default=60.0, ge=0)
@@ -169,8 +172,8 @@ class Settings(BaseModel):
 
     @property
     def loopback(self) -> bool:
-        """Return whether only this host can connect."""
-        return loopback(self.listen)
+        """Return whether only this host can connect: not through a proxy either."""
+        return loopback(self.listen) and not self.trusted_proxy
 
     @property
     def user_queue_limit(self) -> int | None:

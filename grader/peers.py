@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -14,10 +14,11 @@ _IPV6_PREFIX = 64  # a single host is often given this whole network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerLimits:
-    """How many may be open in all, and from one address."""
+    """How many may be open in all, and from one address. proxies: whose X-Forwarded-For names the caller."""
 
     total: int
     per_address: int
+    proxies: Collection[str] = ()
 
 
 class PeerCount:
@@ -60,6 +61,14 @@ def address_of_peer(peer: str) -> str:
     """The address in what gRPC calls a peer, such as ipv4:192.0.2.1:5000 or ipv6:%5B2001:db8::1%5D:5000; without the port."""
     kind, _, rest = unquote(peer).partition(":")
     return network_of(rest.rpartition(":")[0].strip("[]")) if kind in ("ipv4", "ipv6") else kind
+
+
+def caller_of(peer: str, forwarded: Iterable[str], proxies: Collection[str]) -> str:
+    """Return the address of who calls: of a trusted proxy's X-Forwarded-For the last that is not such a proxy's itself."""
+    hops = [hop.strip() for value in forwarded for hop in value.split(",")]
+    while hops and peer in proxies:
+        peer = hops.pop()
+    return peer
 
 
 def loopback(address: str) -> bool:

@@ -17,6 +17,7 @@ from grader.config import Settings
 from grader.errors import PermissionDenied, SettingsInvalid, Unauthenticated
 from grader.ledger.keys import Keys
 from grader.model import Caller, Scope
+from grader.peers import loopback
 from grader.rules.keys import Key, opens, split
 from grader.rules.quotas import shown_time
 from grader.state_dir import FileStamp, stamp
@@ -171,7 +172,7 @@ def server_credentials(settings: Settings) -> grpc.ServerCredentials | None:
         missing = "tls_key" if key is None else "tls_certificate"
         raise SettingsInvalid(missing, "a certificate and its key go together; name both, or neither")
     if certificate is None or key is None:
-        if not settings.loopback and not settings.insecure_no_tls:
+        if not loopback(settings.listen) and not settings.insecure_no_tls:
             text = (
                 f"{settings.listen!r} can be reached from other hosts, and without TLS keys and sources could be read on the way; "
                 "name a certificate with --tls-certificate FILE --tls-key FILE, or listen on 127.0.0.1. "

@@ -88,7 +88,7 @@ def grpc_options(settings: Settings) -> tuple[tuple[str, int], ...]:
 def web_limits(settings: Settings) -> PeerLimits:
     """Of connections to the web port."""
     _, limit = _connections(settings)
-    return PeerLimits(total=limit, per_address=settings.web_address_limit)
+    return PeerLimits(total=limit, per_address=settings.web_address_limit, proxies=settings.trusted_proxy)
 
 
 def health_limits(settings: Settings) -> PeerLimits:

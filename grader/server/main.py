@@ -76,14 +76,16 @@ def parser() -> argparse.ArgumentParser:
     add("--user-queue-share", metavar="PART", help=text)
     add("--connection-limit", metavar="N", help="connections to the API that may be open (4096)")
     add("--web-connection-limit", metavar="N", help="connections to the web port that may be open (512)")
-    add("--web-address-limit", metavar="N", help="the same from one address; behind a proxy, set both to the same number (128)")
+    add("--web-address-limit", metavar="N", help="the same from one address (128)")
     add("--health-call-limit", metavar="N", help="calls of the health service that may be open: they need no key (256)")
     add("--health-address-limit", metavar="N", help="the same from one address (64)")
     add_process_options(command_parser)
     add("--web", metavar="ADDRESS", help="serve pages, /metrics, /healthz and /readyz at PORT of this host, or at HOST:PORT (off)")
     text = "let scripts of these sites call the API over HTTP, such as https://board.example.org; *: of all, where keys are required (none)"
     add("--http-allow-origin", metavar="ORIGIN", nargs="+", help=text)
-    add("--public-url", metavar="URL", help="where browsers reach the pages, such as https://grader.example.org; for OpenID Connect")
+    add("--public-url", metavar="URL", help="where browsers reach the pages, such as https://grader.example.org")
+    text = "proxies in front of this server: callers of the web port are counted by their X-Forwarded-For, and need keys (none)"
+    add("--trusted-proxy", metavar="ADDRESS", nargs="+", help=text)
     add("--oidc-issuer", metavar="URL", help="let users sign in to pages with this OpenID Connect provider, which has a discovery document")
     add("--oidc-client-id", metavar="ID", help="this server's client id at the provider")
     add("--oidc-client-secret-file", metavar="FILE", help="the client's secret; the file must not be readable for everybody")

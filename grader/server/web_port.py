@@ -12,10 +12,11 @@ from typing import Any, cast
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from grader.config import web_address
 from grader.errors import SettingsInvalid
-from grader.peers import PeerCount, PeerLimits, network_of
+from grader.peers import PeerCount, PeerLimits, caller_of, network_of
 
 log = structlog.get_logger()
 
@@ -41,7 +42,9 @@ class LimitedConnection:
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Count it, or close it."""
         peer = transport.get_extra_info("peername")
-        self._address = network_of(peer[0]) if isinstance(peer, tuple) else "unix"
+        address = peer[0] if isinstance(peer, tuple) else "unix"
+        # The connections of a proxy are of many callers.
+        self._address = f"{address} {id(self)}" if address in self._count.limits.proxies else network_of(address)
         if self._count.enter(self._address):
             self._inner = self._make()
             self._inner.connection_made(transport)
@@ -88,6 +91,14 @@ async def web_serving(address: str, app: web.Application, *, limits: PeerLimits 
     limits: of connections. header_s: a connection is closed that has sent no whole header so long after it was made, or after the answer
     before; aiohttp does that with its timeout for idle connections, which half a header does not put off.
     """
+
+    @web.middleware
+    async def from_caller(request: web.Request, handler: Handler) -> web.StreamResponse:
+        caller = caller_of(request.remote or "", request.headers.getall("X-Forwarded-For", []), limits.proxies)
+        return await handler(request if caller == request.remote else request.clone(remote=caller))
+
+    if limits.proxies:
+        app.middlewares.append(from_caller)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_GRACE_S, keepalive_timeout=header_s)
     await runner.setup()
     listening: asyncio.Server | None = None

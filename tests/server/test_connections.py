@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from grader.config import Settings
 from grader.errors import SettingsInvalid
-from grader.peers import PeerLimits
+from grader.peers import PeerLimits, caller_of
 from grader.server.connections import LEAST_RESERVED, RESERVED, connections_within, grpc_options, health_limits, web_limits
 from grader.server.web_port import application, web_serving
 from tests.server.keyed import keyed_server
@@ -102,6 +102,19 @@ async def test_a_connection_too_many_is_closed_and_one_that_ends_makes_room(limi
                     return
 
 
+async def test_connections_of_a_trusted_proxy_are_not_of_one_address():
+    """They count in all. The control trusts none."""
+    for proxies, total, held_count in ((("127.0.0.1",), 9, 4), (("127.0.0.1",), 2, 2), ((), 9, 1)):
+        limits = PeerLimits(total=total, per_address=1, proxies=proxies)
+        async with port(limits=limits) as number, connected(number, held_count, HALF) as held:
+            if held_count < total and proxies:
+                assert await status(number) == 200
+            else:
+                async with connected(number, sent=HALF) as (one_more,):
+                    assert await closed(one_more)
+            assert not any(reader.at_eof() for reader in held)
+
+
 async def test_many_requests_on_one_connection_are_answered():
     """The honest case: the limit counts connections, and a header that comes in time is no half one."""
     async with port(limits=PeerLimits(total=1, per_address=1), header_s=5.0) as number, aiohttp.ClientSession() as session:
@@ -150,5 +163,28 @@ def test_the_settings_reach_grpc_and_the_web_port():
     """Each has one of its own."""
     settings = Settings(connection_limit=11, web_connection_limit=12, web_address_limit=13, health_call_limit=14, health_address_limit=15)
     assert dict(grpc_options(settings))["grpc.max_allowed_incoming_connections"] == 11
+    assert settings.trusted_proxy == () and not settings.asks_keys
     assert web_limits(settings) == PeerLimits(total=12, per_address=13)
     assert health_limits(settings) == PeerLimits(total=14, per_address=15)
+
+
+@pytest.mark.parametrize(("options", "asks_keys"), [({}, True), ({"auth": "none"}, False), ({"trusted_proxy": ()}, False)])
+def test_a_server_behind_a_proxy_requires_keys(options, asks_keys):
+    """Others reach its own host through it; the controls are without a proxy, and without keys on purpose."""
+    settings = Settings(**{"trusted_proxy": ("127.0.0.1", "0:0::1"), **options})
+    assert settings.asks_keys is asks_keys and settings.loopback is not bool(settings.trusted_proxy)
+    assert web_limits(settings).proxies == settings.trusted_proxy and set(settings.trusted_proxy) <= {"127.0.0.1", "::1"}
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "caller"),
+    [
+        ("192.0.2.1", ["198.51.100.7"], "198.51.100.7"), ("::1", ["198.51.100.7"], "198.51.100.7"),
+        ("192.0.2.1", ["203.0.113.9, 198.51.100.7", "192.0.2.1"], "198.51.100.7"),  # what comes before was the caller's own
+        ("192.0.2.1", [], "192.0.2.1"), ("192.0.2.1", ["::1"], "::1"), ("192.0.2.1", [""], ""),
+        ("198.51.100.7", ["203.0.113.9"], "198.51.100.7"), ("unix", ["203.0.113.9"], "unix"),
+    ],
+)  # fmt: skip
+def test_only_a_trusted_proxy_says_who_calls(peer, forwarded, caller):
+    """And of what it says the last that is no proxy's; the control trusts none."""
+    assert caller_of(peer, forwarded, ("192.0.2.1", "::1")) == caller and caller_of(peer, forwarded, ()) == peer
