@@ -131,7 +131,8 @@ class Settings(BaseModel):
     http_allow_origin: Annotated[
         tuple[str, ...], AfterValidator(_check_origins)
     ] = ()  # sites whose scripts may call the API over HTTP, as a browser names them; "*": all
-    public_url: str = ""  # where browsers reach the web port; "": nobody signs in with OpenID Connect
+    public_url: str = ""  # where browsers reach the web port
+    api_address: Annotated[str, AfterValidator(_check_web)] | None = None  # where users reach the API; None: pages derive it
     oidc_issuer: str = ""  # of the identity provider that users may sign in with; "": none
     oidc_client_id: str = ""
     oidc_client_secret_file: AbsolutePath | None = None

@@ -128,8 +128,12 @@ def _verified_email(claims: Mapping[str, Any]) -> str:
 def identity_provider(settings: Settings) -> IdentityProvider | None:
     """The provider that users may sign in with; None where the settings name none. SettingsInvalid."""
     issuer = settings.oidc_issuer
+    if issuer or settings.public_url:
+        _check_url("public_url", settings.public_url, "https://grader.example.org")
+        if urlsplit(settings.public_url).path not in ("", "/"):
+            raise SettingsInvalid("public_url", f"{settings.public_url!r} has a path; pages are at the root of a host, so leave it out")
     if not issuer:
-        for setting in ("oidc_client_id", "oidc_client_secret_file", "oidc_name", "oidc_allow", "public_url"):
+        for setting in ("oidc_client_id", "oidc_client_secret_file", "oidc_name", "oidc_allow"):
             if getattr(settings, setting):
                 raise SettingsInvalid(setting, "is of no use without an identity provider; add --oidc-issuer URL, or leave it out")
         return None
@@ -138,9 +142,6 @@ def identity_provider(settings: Settings) -> IdentityProvider | None:
     if not settings.asks_keys:
         raise SettingsInvalid("oidc_issuer", "this server asks for no keys, so there is nothing to sign in to; add --auth keys")
     _check_url("oidc_issuer", issuer, "https://login.example.org/realms/lab")
-    _check_url("public_url", settings.public_url, "https://grader.example.org")
-    if urlsplit(settings.public_url).path not in ("", "/"):
-        raise SettingsInvalid("public_url", f"{settings.public_url!r} has a path; pages are at the root of a host, so leave it out")
     for setting, remedy in (
         ("oidc_client_id", "register this server with the provider, and pass the id that it gives"),
         ("oidc_client_secret_file", "write the client's secret to a file of mode 0600, and name it"),

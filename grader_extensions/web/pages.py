@@ -35,7 +35,7 @@ from grader_extensions.web.report.report_file import STYLE, environment
 from grader_extensions.web.report.source_lines import shown_sources
 from grader_extensions.web.sessions import Sessions
 from grader_extensions.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
-from grader_extensions.web.site import Answer, PageAbsent, Site, attachment, page_number
+from grader_extensions.web.site import Answer, PageAbsent, Site, api_address, attachment, page_number
 from grader_extensions.web.submission_pages import SubmissionPages
 from grader_extensions.web.submit_page import SubmitPage
 from grader_extensions.web.views import PAGE_SIZE, PagePosition
@@ -56,7 +56,7 @@ def routes_of(server: ServerContext, provider: IdentityProvider | None) -> list[
         competitions=service.policy if isinstance(service.policy, Competitions) else Competitions(),
         open_server=not settings.asks_keys and loopback(f"{host}:0"),
         templates=environment(),
-        api_address=settings.listen,
+        api_address=api_address(settings),
         asks_keys=settings.asks_keys,
         sessions=Sessions(server.gate, service.ledger.now) if server.gate is not None else None,
     )

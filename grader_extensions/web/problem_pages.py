@@ -77,8 +77,8 @@ class ProblemPages:
             site.competitions.all(),
             site.now(),
             baselines=rows,
-            server=site.server_address(request),
-            asks_keys=site.asks_keys,
+            server=site.api_address.seen_by(request),
+            login=site.api_address.login(request) if site.asks_keys else "",
         )
         return await site.page(request, "problem.html", shown)
 
@@ -148,9 +148,9 @@ def problem(
     *,
     baselines: Sequence[Mapping[str, Any]] = (),
     server: str = UNKNOWN_ADDRESS,
-    asks_keys: bool = False,
+    login: str = "",
 ) -> dict[str, Any]:
-    """All that an author needs to start. server: the API's address."""
+    """All that an author needs to start. server: the API's address. login: the command, where keys are required."""
     row = problem_row(message)
     used = [competition for competition in competitions if row["id"] in competition.problem_ids]
     running = [competition for competition in used if competition.phase(now) in (Phase.OPEN, Phase.FROZEN)]
@@ -184,7 +184,7 @@ def problem(
         "baseline_names": formatting.baselines(name for row in baselines for name in row["times"]),
         "starters": [{"language": starter.language, "name": starter.name, "content": starter.content} for starter in starters],
         "competitions": [competition_head(competition, now) for competition in used],
-        "login": f"grader-cli login --server {server}" if asks_keys else "",
+        "login": login,
         "server_known": server != UNKNOWN_ADDRESS,
         "submit": f"{submit} --server {server}",
         "submit_to": [

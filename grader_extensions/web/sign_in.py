@@ -103,7 +103,7 @@ class SignInPages:
             "own_key": api_key if api_key is not None and api_key.valid(self._site.now()) else None,
             "made_key": made_key,
             "key_days": API_KEY_LASTS.days,
-            "server": self._site.server_address(request),
+            "login": self._site.api_address.login(request),
             "when": when,
         }
         return await self._tokens.page(request, "account.html", shown)

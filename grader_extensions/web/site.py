@@ -7,19 +7,21 @@ import hashlib
 import re
 import shlex
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import jinja2
 import structlog
 from aiohttp import web
+from cryptography import x509
 
 from grader import access
 from grader.access import ANYBODY
+from grader.config import Settings
 from grader.errors import (
     ArtifactNotFound,
     CallRefused,
@@ -106,15 +108,62 @@ def counted(request: web.Request, count: PeerCount, refusal: Exception) -> Itera
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApiAddress:
+    """listen: where the API listens; "" is not known. public: where everybody reaches it. names: of its certificate, by one of which
+    clients have to call it; None without TLS. self_signed: they have to be given the certificate, too."""
+
+    listen: str = ""
+    public: str = ""
+    names: Collection[str] | None = None
+    self_signed: bool = False
+
+    def seen_by(self, request: web.Request) -> str:
+        """Return the address for a reader's command line; UNKNOWN_ADDRESS where only an operator knows it."""
+        host, _, port = self.listen.rpartition(":")
+        reader_host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
+        if self.public or not host or port == "0":
+            return shlex.quote(self.public or UNKNOWN_ADDRESS)
+        if loopback(self.listen):  # else there is a proxy before it
+            if not asked_from_here(request.host, request.headers):
+                return UNKNOWN_ADDRESS
+            if self.names is None:
+                return shlex.quote(self.listen)
+        elif host in _EVERY_ADDRESS:  # the reader's browser knows one of them
+            host = reader_host
+        if self.names and not {host, f"*.{host.partition('.')[2]}"} & set(self.names):
+            host = next((name for name in self.names if loopback(f"{name}:0") == loopback(f"{reader_host}:0")), "")
+        scheme = "https://" if self.names is not None and loopback(f"{host}:0") else ""  # else clients speak plain text to their own host
+        return f"{scheme}{host}:{port}" if _HOST.fullmatch(host) else UNKNOWN_ADDRESS
+
+    def login(self, request: web.Request) -> str:
+        """Return the command that stores a key."""
+        return f"grader-cli login --server {self.seen_by(request)}{' --ca FILE' if self.self_signed else ''}"
+
+
+def api_address(settings: Settings) -> ApiAddress:
+    """Return the address that the settings name, or all from which it is derived."""
+    url, proxied = urlsplit(settings.public_url), loopback(settings.listen) or settings.insecure_no_tls
+    public = settings.api_address or (f"{url.hostname}:{url.port or 443}" if url.scheme == "https" and proxied else "")
+    address = ApiAddress(listen="" if settings.insecure_no_tls else settings.listen, public=public)
+    if settings.tls_certificate is None:
+        return address
+    certificate, names = x509.load_pem_x509_certificate(settings.tls_certificate.read_bytes()), list[str]()
+    with suppress(x509.ExtensionNotFound):
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = [str(name.value) for name in alternatives]
+    return replace(address, names=names, self_signed=certificate.issuer == certificate.subject)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """service: the API's, which pages ask. open_server: no keys are asked for, and only this host gets here. api_address: where the API
-    listens, HOST:PORT; "" is not known. sessions: None where nobody can sign in."""
+    """service: the API's, which pages ask. open_server: no keys are asked for, and only this host gets here. sessions: None where nobody
+    can sign in."""
 
     service: GraderServicer
     competitions: Competitions
     open_server: bool
     templates: jinja2.Environment
-    api_address: str = ""
+    api_address: ApiAddress = field(default_factory=ApiAddress)
     asks_keys: bool = False
     sessions: Sessions | None = None
 
@@ -177,17 +226,6 @@ class Site:
     def readable(self) -> frozenset[str]:
         """Return the competitions whose submissions everybody may see."""
         return self.competitions.readable(self.now())
-
-    def server_address(self, request: web.Request) -> str:
-        """How the reader reaches the API, for the command line; UNKNOWN_ADDRESS where only an operator knows."""
-        host, _, port = self.api_address.rpartition(":")
-        if not host or port == "0":
-            return UNKNOWN_ADDRESS
-        if loopback(self.api_address):  # else there is a proxy before it
-            return shlex.quote(self.api_address) if asked_from_here(request.host, request.headers) else UNKNOWN_ADDRESS
-        if host in _EVERY_ADDRESS:  # the reader's browser knows one of them
-            host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
-        return f"{host}:{port}" if _HOST.fullmatch(host) else UNKNOWN_ADDRESS
 
     def title(self, problem_id: str) -> str:
         """A problem's title, or its id; "" where there is no page of it."""

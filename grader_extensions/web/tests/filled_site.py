@@ -19,6 +19,7 @@ from grader.model import Caller, Lease, NewSubmission, Report, Scope, SourceFile
 from grader.v1 import grader_service_pb2 as api
 from grader_extensions.competitions.competition_file import problem_for
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
+from grader_extensions.web.site import ApiAddress
 from grader_extensions.web.tests.site import START, TIMES, PageSite, page_site
 from sandbox.protocol import wire
 from tests.server import made_up_reports as reports
@@ -89,7 +90,12 @@ async def filled_site(
     pages' routes."""
     for name in (PROBLEM, OTHER_PROBLEM):
         shutil.copytree(EXAMPLES / name, place / "problems" / name)
-    usual: dict[str, Any] = {"take": refuse, "device_kinds": lambda: ("cuda", "emulated"), "api_address": "0.0.0.0:50551", **options}
+    usual: dict[str, Any] = {
+        "api_address": ApiAddress(listen="0.0.0.0:50551"),
+        "take": refuse,
+        "device_kinds": lambda: ("cuda", "emulated"),
+        **options,
+    }
     async with page_site(FilledSite, place, COMPETITION_TOML, **usual) as here:
         await fill(here, entry_count, flags)
         yield here

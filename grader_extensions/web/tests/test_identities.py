@@ -134,7 +134,7 @@ def test_settings_that_do_not_go_together_say_what_to_do(good, setting, value, s
         identity_provider(Settings(**{**good, setting: value}))
 
 
-@pytest.mark.parametrize("setting", ["oidc_client_id", "oidc_client_secret_file", "oidc_allow", "public_url"])
+@pytest.mark.parametrize("setting", ["oidc_client_id", "oidc_client_secret_file", "oidc_allow"])
 def test_a_setting_of_no_provider_is_refused(good, setting):
     """Who forgets the issuer would wonder why nobody can sign in."""
     with pytest.raises(SettingsInvalid, match="--oidc-issuer"):

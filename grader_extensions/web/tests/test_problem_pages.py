@@ -4,9 +4,12 @@ import re
 from functools import partial
 
 import pytest
+import trustme
 
+from grader.config import Settings
 from grader.v1 import problem_pb2, submission_pb2
 from grader_extensions.web import problem_pages
+from grader_extensions.web.site import ApiAddress, api_address
 from grader_extensions.web.tests.site import END, read_site
 
 PAGE = "/problems/sum"
@@ -19,7 +22,7 @@ def open_site(tmp_path):
 
 async def test_a_problem_page_has_all_that_an_author_needs(open_site):
     """Signature, arguments, tolerance, the public size, starters, the command, and the competition with its board."""
-    async with open_site(open_server=True, api_address="127.0.0.1:50551") as here:
+    async with open_site(open_server=True, api_address=ApiAddress(listen="127.0.0.1:50551")) as here:
         _, text = await here.get(PAGE)
         for part in (
             "A sum",
@@ -62,6 +65,9 @@ async def test_a_starter_file_is_saved_and_not_shown(open_site):
         assert "def solve(a: torch.Tensor) -> torch.Tensor:" in text and text in page
 
 
+NAMES = ("localhost", "vm", "*.lab.example")  # of a certificate
+
+
 @pytest.mark.parametrize(("address", "host", "server"), [
     ("127.0.0.1:50551", "127.0.0.1:80", "127.0.0.1:50551"),
     ("127.0.0.1:50551", "grader.example", "HOST:PORT"),  # a proxy is before it
@@ -73,15 +79,57 @@ async def test_a_starter_file_is_saved_and_not_shown(open_site):
     ("unix:/run/grader", "grader.example", "HOST:PORT"),
     ("127.0.0.1:0", "127.0.0.1:80", "HOST:PORT"),
     ("", "127.0.0.1:80", "HOST:PORT"),
+    (ApiAddress(listen="0.0.0.0:50551", names=NAMES), "127.0.0.1:80", "https://localhost:50551"),
+    (ApiAddress(listen="0.0.0.0:50551", names=NAMES), "vm:8080", "vm:50551"),
+    (ApiAddress(listen="0.0.0.0:50551", names=NAMES), "192.0.2.1", "vm:50551"),
+    (ApiAddress(listen="0.0.0.0:50551", names=NAMES), "a.lab.example", "a.lab.example:50551"),
+    (ApiAddress(listen="0.0.0.0:50551", names=NAMES[:1]), "192.0.2.1", "HOST:PORT"),
+    (ApiAddress(listen="127.0.0.1:50551", names=NAMES), "127.0.0.1", "https://localhost:50551"),
+    (ApiAddress(listen="127.0.0.1:50551", public="grader.example:443"), "grader.example", "grader.example:443"),
 ])  # fmt: skip
 @pytest.mark.parametrize("asks_keys", [True, False])
 async def test_the_command_names_this_server(open_site, address, host, server, asks_keys):
     """As the reader reaches it; where only an operator knows the address, the page states that."""
+    address = ApiAddress(listen=address) if isinstance(address, str) else address
     async with open_site(api_address=address, asks_keys=asks_keys) as here:
         _, text = await here.get(PAGE, Host=host)
         assert f"grader-cli submit sum_torch.cu --problem sum --server {server}</pre>" in text
         assert (f"grader-cli login --server {server}\n" in text) is asks_keys and "a;b" not in text
         assert ("its operator knows it" in text) is (server == "HOST:PORT")
+
+
+@pytest.mark.parametrize("self_signed", [True, False])
+async def test_the_command_to_log_in_names_the_certificate(open_site, self_signed):
+    """Where it vouches for itself, and says where it and the key come from."""
+    address = ApiAddress(listen="0.0.0.0:50551", names=("vm",), self_signed=self_signed)
+    async with open_site(api_address=address, asks_keys=True) as here:
+        _, text = await here.get(PAGE, Host="vm")
+        assert f"grader-cli login --server vm:50551{' --ca FILE' if self_signed else ''}\n" in text
+        assert ("FILE is the server's certificate" in text) is self_signed and "requires a key" in text
+
+
+@pytest.mark.parametrize(("settings", "public"), [
+    ({"listen": "127.0.0.1:50551"}, ""),
+    ({"listen": "127.0.0.1:50551", "public_url": "https://a.example"}, "a.example:443"),
+    ({"listen": "127.0.0.1:50551", "public_url": "https://a.example:8443/"}, "a.example:8443"),
+    ({"listen": "127.0.0.1:50551", "public_url": "http://127.0.0.1:8080"}, ""),
+    ({"listen": "0.0.0.0:50551", "public_url": "https://a.example"}, ""),
+    ({"listen": "0.0.0.0:50551", "public_url": "https://a.example", "insecure_no_tls": True}, "a.example:443"),
+    ({"listen": "0.0.0.0:50551", "public_url": "https://a.example", "api_address": "b.example:7"}, "b.example:7"),
+])  # fmt: skip
+def test_a_proxy_has_the_api_under_the_name_of_the_pages(settings, public):
+    """Unless another address is named, or clients reach this server's own port."""
+    assert api_address(Settings(**settings)).public == public
+
+
+@pytest.mark.parametrize("self_signed", [True, False])
+def test_names_and_issuer_are_read_from_the_certificate(tmp_path, self_signed):
+    """All names; clients are given a certificate that vouches for itself, and not one of an authority."""
+    authority, path = trustme.CA(), tmp_path / "tls.pem"
+    issued = authority.cert_pem if self_signed else authority.issue_cert("vm.example", "127.0.0.1").cert_chain_pems[0]
+    path.write_bytes(issued.bytes())
+    address = api_address(Settings(listen="0.0.0.0:50551", tls_certificate=path, tls_key=path))
+    assert address.self_signed is self_signed and set(address.names) == (set() if self_signed else {"vm.example", "127.0.0.1"})
 
 
 @pytest.mark.parametrize("open_server", [True, False])
