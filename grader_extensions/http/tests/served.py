@@ -75,6 +75,10 @@ class Served:
         """The header of the key, for curl."""
         return "-H", f"Authorization: Bearer {self.key}"
 
+    @property
+    def headers(self):
+        return {"Authorization": f"Bearer {self.key}"}
+
     async def grpc(self, name, request, key=None):
         """Call a method; the messages that came as JSON, or the status."""
         method, metadata = METHODS[name], [("authorization", f"Bearer {self.key if key is None else key}")]
@@ -94,8 +98,7 @@ class Served:
 
     async def fetch(self, tab, name, request):
         """The same by a script of the page in this tab."""
-        headers = dict([self.bearer[1].split(": ")])
-        status, headers, data = await tab.evaluate(FETCH, [*http_request(RULES[name], request, self.web), headers])
+        status, headers, data = await tab.evaluate(FETCH, [*http_request(RULES[name], request, self.web), self.headers])
         return answer_of(status, headers, base64.b64decode(data))
 
     async def curl(self, *options):
