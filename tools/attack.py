@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from tools.page import arguments_of, case_result, facts, outcome, run_tests, table_lines, words_of
 
@@ -28,17 +29,13 @@ COLUMNS = ("id", "severity", "attack", "isolation", "verdict", "gained", "second
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the parts, print claims and rows; 1 if a claim fails."""
-    options = arguments_of(
-        "tools.attack",
-        __doc__,
-        arguments,
-        {
-            "only": (list(PARTS), f"of {', '.join(PARTS)}", {"type": words_of(PARTS), "metavar": "PARTS"}),
-            "isolation": ("all", "docker, bubblewrap, or all that work here"),
-            "repeat": (1, "gradings of each honest kernel"),
-            "workers": (2, "test processes that run in parallel"),
-        },
-    )
+    settings: dict[str, tuple[Any, ...]] = {
+        "only": (list(PARTS), f"of {', '.join(PARTS)}", {"type": words_of(PARTS), "metavar": "PARTS"}),
+        "isolation": ("all", "docker, bubblewrap, or all that work here"),
+        "repeat": (1, "gradings of each honest kernel"),
+        "workers": (2, "test processes that run in parallel"),
+    }
+    options = arguments_of("tools.attack", __doc__, arguments, settings)
     claims: list[tuple[str, bool, str]] = []
     lines: list[str] = []
     for part in options.only:

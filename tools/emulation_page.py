@@ -23,7 +23,6 @@ FEATURES, UNSUPPORTED = "features.toml", "unsupported.toml"
 PTX_SOURCE = '__device__ void f(unsigned r, void* p, float x) {{ asm volatile("{}" : "+r"(r), "+l"(p), "+f"(x)); }}'
 UNDECLARED = "kernel.cu:1:1: error: ‘{}’ was not declared in this scope\n"
 TYPES_ONLY = "// Types of "
-TREE = "../../grader_extensions/emulated_cuda/tests/conformance"
 NONE = "-"
 # The libraries of headers, by the beginning of their names; the first that fits.
 LIBRARIES = (
@@ -158,20 +157,18 @@ def page(written_by: str, directory: Path = CONFORMANCE) -> str:
         "The emulated device executes CUDA C++ on a CPU ([how](../architecture.md#the-emulated-device)). A source that uses an",
         "unsupported feature gets COMPILE_ERROR UNSUPPORTED, with the line and [a message](#unsupported).",
         *("", "## CUDA features", ""),
-        f"A program of [the conformance suite]({TREE}) prints the same lines on the emulated device as on a GPU. *Printed by* is the",
-        "GPU and the CUDA toolkit that printed the expected lines. Where none has printed them yet, the column states it, and the lines",
-        "follow from the documentation.",
-        "`-`: a test in Python, whose expectation was not printed by a GPU.",
+        "A program of `grader_extensions/emulated_cuda/tests/conformance` prints the same lines on the emulated device as on a GPU.",
+        "*Printed by* is the GPU and the CUDA toolkit that printed them. Where none has yet, the column says so, and the lines follow",
+        "from CUDA's documentation. `-`: a test in Python, whose expectation was not printed by a GPU.",
     ]
     printers = {program: printer for printer, programs in table["printed_by"].items() for program in programs}
     for group in table["group"]:
         rows = []
         for entry in group["features"]:
             programs = entry.get("programs", ())
-            links = [f"[{name}]({TREE}/{name}.cu)" for name in programs]
-            links += [f"[{test.partition('::')[2] or test}]({TREE}/{test.partition('::')[0]})" for test in entry.get("tests", ())]
+            tests = [*programs, *(test.partition("::")[2] or test for test in entry.get("tests", ()))]
             printed_by = sorted({printers[program] for program in programs} or {NONE})
-            rows.append((entry["name"], ", ".join(links), "; ".join(printed_by)))
+            rows.append((entry["name"], _codes(tests), "; ".join(printed_by)))
         lines += ["", f"### {group['name']}", "", *table_lines(("feature", "tested by", "printed by"), rows)]
     rules = [
         (f"`{name}`", f"`{rule.form}`", _codes(word for word in TYPES if word in rule.types), _codes(sorted(rule.modifiers)))

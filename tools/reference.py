@@ -1,12 +1,15 @@
 """Writes docs/reference: the commands from their parsers, the API from proto/, exit codes and errors from their classes, and the emulated
 device from its conformance suite.
 
-`python -m tools.reference` writes the pages, `--check` ends with 1 where one is out of date.
+`python -m tools.reference` writes the pages, `--check` ends with 1 where one is out of date. `--picture` draws README's terminal instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,6 +20,8 @@ import typer
 from google.api import annotations_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
+from rich.console import Console
+from rich.text import Text
 from typer.cli import get_docs_for_click
 from typer.main import get_command
 
@@ -33,6 +38,8 @@ ROOT = Path(__file__).parents[1]
 DIRECTORY = ROOT / "docs" / "reference"
 WRITTEN_BY = "Written by `python -m tools.reference`; a test compares it with the code."
 FIRST = "grader/v1/grader_service.proto"
+PICTURE, COLUMNS = ROOT / "docs" / "images" / "terminal.svg", 100
+SHOWN = "grader-cli submit kernels_examples/tril_matmul/stale_memory.cu"
 # Field numbers of descriptor.proto; the path of a comment is made of them.
 MESSAGE, ENUM, SERVICE, NESTED = 4, 5, 6, 2
 
@@ -149,11 +156,8 @@ def exit_codes_and_errors() -> str:
     codes = ((str(int(code)), name.lower().replace("_", " ")) for name, code in Exit.__members__.items())
     lines = ["# Exit codes, errors and flags", "", WRITTEN_BY, "", "## Exit codes of grader-cli", "", *_table(("code", "meaning"), codes)]
     lines += [
-        "## Errors",
-        "",
-        "`reason` and `fields` are those of `google.rpc.ErrorInfo`; `retry_s` is the delay of `google.rpc.RetryInfo`.",
-        "The exit code is what grader-cli ends with on this error. `INTERNAL` without fields: the reason of a submission that FAILED.",
-        "",
+        *("## Errors", "", "`reason` and `fields` are those of `google.rpc.ErrorInfo`; `retry_s` is the delay of `google.rpc.RetryInfo`."),
+        *("The exit code is that of grader-cli. `INTERNAL` without fields: the reason of a submission that FAILED.", ""),
     ]
     kinds: list[type[errors.CallRefused] | type[errors.GraderFault]] = []
     queue = [*errors.CallRefused.__subclasses__(), *errors.GraderFault.__subclasses__()]
@@ -174,6 +178,15 @@ def _table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(headings)} |", "| --- " * len(headings) + "|", *body, ""] if body else []
 
 
+def picture(printed: str) -> str:
+    """Draw a command's output on a terminal as SVG: the lines that stay after progress was redrawn; without fonts of other sites."""
+    lines = [f"$ {SHOWN}"]
+    for line in printed.replace("\r", "").splitlines():
+        lines[len(lines) - line.count("\x1b[1A") :] = [line.rpartition("\x1b[2K")[2]]
+    (console := Console(record=True, width=COLUMNS, file=io.StringIO())).print(Text.from_ansi("\n".join(lines)))
+    return re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="grader"), flags=re.DOTALL)
+
+
 def stale(directory: Path = DIRECTORY) -> list[str]:
     """The pages that are missing, out of date, or not texts any more."""
     texts = pages()
@@ -185,9 +198,13 @@ def main() -> int:
     """Write the pages, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; end with 1 where a page is out of date")
-    check = parser.parse_args().check
+    parser.add_argument("--picture", action="store_true", help="draw what grader-cli prints for a wrong kernel")
+    options = parser.parse_args()
     try:
-        if not check:
+        if options.picture:
+            command = ["script", "-qec", f"stty cols {COLUMNS}; {Path(sys.executable).parent}/{SHOWN}", "/dev/null"]
+            PICTURE.write_text(picture(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=False).stdout.decode()))
+        elif not options.check:
             DIRECTORY.mkdir(exist_ok=True)
             for name, text in pages().items():
                 (DIRECTORY / name).write_text(text)

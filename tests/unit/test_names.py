@@ -1,4 +1,4 @@
-"""Class names are unique in the product, pronouns are recognised as names (STYLE.md), and README names every folder."""
+"""Class names are unique in the product, pronouns are recognised as names (STYLE.md), and docs/architecture.md names every folder."""
 
 import ast
 import re
@@ -50,6 +50,6 @@ FOLDERS = [path for half in ("grader", "sandbox") for path in (ROOT / half).iter
 PATHS = [path for path in FOLDERS if any(path.glob("[!_]*")) or (path / "__init__.py").exists()]
 
 
-def test_readme_names_every_folder_once():
-    table = re.findall(r"^\| (`(?:grader|sandbox)/.+?) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_architecture_names_every_folder_once():
+    table = re.findall(r"^\| (`(?:grader|sandbox)/.+?) \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
     assert sorted(name for row in table for name in re.findall(r"`([\w/]+)`", row)) == sorted(str(path.relative_to(ROOT)) for path in PATHS)

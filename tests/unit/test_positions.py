@@ -62,9 +62,5 @@ async def test_who_is_not_patient_does_not_wait_for_another_reader():
 def test_a_small_change_of_an_estimate_is_no_news():
     here = Position(ahead_count=2, estimated_s=100.0)
     assert not differs(Position(ahead_count=2, estimated_s=120.0), here)
-    news = [
-        Position(ahead_count=1, estimated_s=100.0),
-        Position(ahead_count=2, estimated_s=70.0),
-        Position(ahead_count=2, estimated_s=None),
-    ]
+    news = [Position(ahead_count=count, estimated_s=seconds) for count, seconds in ((1, 100.0), (2, 70.0), (2, None))]
     assert all(differs(one, here) for one in news) and differs(here, None)

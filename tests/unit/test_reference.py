@@ -1,5 +1,6 @@
-"""docs/reference shows the commands, the API, the exit codes and the errors as they are."""
+"""docs/reference shows the commands, the API, the exit codes and the errors as they are; the links of all documents lead to files."""
 
+import re
 import subprocess
 import sys
 
@@ -13,9 +14,8 @@ pytestmark = pytest.mark.skipif(not extensions.named(extensions.COMMANDS), reaso
 
 def test_the_pages_are_what_the_code_makes():
     """In a process of its own: other tests of this one define errors and options."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.reference", "--check"], cwd=reference.ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "tools.reference", "--check"]
+    done = subprocess.run(command, cwd=reference.ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -32,12 +32,20 @@ def test_every_command_method_and_error_is_there():
     made = reference.pages()
     for text in ("`grader-cli rejudge create`", "`grader-server admin keys create`", "`--web-address-limit N`", "[env var: GRADER_SERVER]"):
         assert text in made["cli.md"]
-    for text in (
-        "#### WatchSubmission",
-        "| `score_low` | `optional double` | 19 |",
-        "| `VERDICT_WRONG_ANSWER` | 6 |",
-        "`map<string, Samples>`",
-        "`oneof event: Trial`",
-    ):
+    types = ("`map<string, Samples>`", "`oneof event: Trial`", "| `score_low` | `optional double` | 19 |")
+    for text in ("#### WatchSubmission", "| `VERDICT_WRONG_ANSWER` | 6 |", *types):
         assert text in made["api.md"]
     assert "| `QUOTA_EXCEEDED` | RESOURCE_EXHAUSTED | limit, retry_s, period | 3 |" in made["exit-codes-and-errors.md"]
+
+
+def test_the_picture_has_the_lines_that_stay():
+    """Progress that was drawn again is gone; fonts of other sites are, too."""
+    svg = reference.picture("kept\r\nqueued\r\nspins\r\x1b[2K\x1b[1A\x1b[2Kended\r\n")
+    assert [word for word in ("kept", "queued", "spins", "ended", "https://cdn") if word in svg] == ["kept", "ended"]
+
+
+def test_links_and_pictures_of_documents_are_files():
+    """Files outside docs/ too, which the site's own check of links does not know."""
+    pages = [path for folder in (".", "docs", "docs/*") for path in reference.ROOT.glob(f"{folder}/*.md")]
+    links = [(path, link) for path in pages for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", path.read_text())]
+    assert len(links) > 100 and [(str(path), link) for path, link in links if not (path.parent / link).is_file()] == []

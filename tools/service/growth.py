@@ -197,14 +197,8 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
         yield f"{method}{' as a user' * bool(caller)}", rpc(method, caller, **fields)
     # No larger than what the smaller ledger has of them, so that both answer with as much.
     of_user, of_contest = {"page_size": FIRST // USERS}, {"page_size": FIRST // 2 // CONTESTS}
-    lists: list[dict[str, Any]] = [
-        {},
-        {"page_size": 1000},
-        {"user": "u0123", **of_user},
-        {"competition": contest, **of_contest},
-        {"states": [3]},
-        {"states": [3, 4]},
-    ]
+    lists: list[dict[str, Any]] = [{}, {"page_size": 1000}, {"user": "u0123", **of_user}, {"competition": contest, **of_contest}]
+    lists += [{"states": [3]}, {"states": [3, 4]}]
     lists += [{"tag": "sweep"}, {"problem": "problems/stub"}, rare, {"verdicts": [1, 6]}, {"id_prefix": prefix}, {"id_prefix": "zz"}]
     lists += [{"problem": "problems/stub", **rare}, {"problem": "problems/stub", "states": [5]}, {"competition": contest, **rare}]
     lists += [{"user": "u0123", "competition": contest}, {"user": "u0123", **rare}, {"user": "u0123", "states": [1]}]
@@ -229,10 +223,8 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
     for method, fields in (("BanUser", banned), ("ListBans", {}), ("LiftBan", banned), ("ListCompetitionActions", {})):
         yield method, rpc(method, **{"competition": contest, **fields})
     paths = ["/", "/competitions", f"/{contest}", "/problems", "/problems/stub", "/submit", f"/{name}", f"/{name}/sources"]
-    paths += [
-        f"/submissions{query}"
-        for query in ("", "?problem=stub", "?verdict=WRONG_ANSWER", "?problem=stub&verdict=WRONG_ANSWER", "?before=500")
-    ]
+    queries = ("", "?problem=stub", "?verdict=WRONG_ANSWER", "?problem=stub&verdict=WRONG_ANSWER", "?before=500")
+    paths += [f"/submissions{query}" for query in queries]
     paths += [f"/compare?a={newest.submission_id}&b={second.submission_id}"]
     for path in paths:
         shown = path.replace(newest.submission_id, "ID").replace(second.submission_id, "ID2")

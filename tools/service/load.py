@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from grader.api.client import GraderClient
 from grader.errors import GraderError
@@ -195,18 +196,14 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, and return 1 if a figure is over its limit."""
-    options = arguments_of(
-        "tools.service.load",
-        __doc__,
-        arguments,
-        {
-            "seconds": (600.0, "how long"),
-            "rate": (200.0, "submissions a second"),
-            "watches": (1000, "watches that stay open meanwhile"),
-            "database": ("", "URL of a PostgreSQL; without it SQLite in a directory of its own"),
-            "json": (False, "print one JSON object"),
-        },
-    )
+    settings: dict[str, tuple[Any, ...]] = {
+        "seconds": (600.0, "how long"),
+        "rate": (200.0, "submissions a second"),
+        "watches": (1000, "watches that stay open meanwhile"),
+        "database": ("", "URL of a PostgreSQL; without it SQLite in a directory of its own"),
+        "json": (False, "print one JSON object"),
+    }
+    options = arguments_of("tools.service.load", __doc__, arguments, settings)
     with tempfile.TemporaryDirectory(prefix="grader-load-") as directory:
         figures = asyncio.run(run(options, Path(directory)))
     return host.show("load", figures, figures.faults(), as_json=options.json)
