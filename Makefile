@@ -29,7 +29,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-core test-alone test-parallel check lint examples seeds formats public attack containment frameworks gpu size bench-build bench-latency proto clean setup setup-dev headers hooks
+.PHONY: help demo test test-all test-core test-alone test-parallel check lint examples seeds formats public attack containment frameworks gpu docs picture size bench-build bench-latency proto clean setup setup-dev headers hooks
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,15 @@ formats: setup-dev ## Import, check and submit fixtures of every problem format,
 
 public: setup-dev ## Import and grade public repositories that lie in a directory, unchanged (PUBLIC=DIR; PUBLIC_ARGS=--help lists the options)
 	@$(BIN)/python -m tools.verdicts tools/manifests/public.toml $(PUBLIC) $(PUBLIC_ARGS)
+
+# One directory a version: those that are there stay, and the site's menu lists them.
+docs: setup-dev ## Build docs/ as a site with search, build/docs/VERSION; a dead link fails. To read it: python3 -m http.server --directory build/docs
+	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
+	$(BIN)/zensical build --strict --clean && mkdir -p build/docs && rm -rf build/docs/$$version && mv build/site build/docs/$$version
+	@cd build/docs && ls -d [0-9]*/ | sort -rV | sed 's,\(.*\)/,{"version": "\1"\, "title": "\1"\, "aliases": []},' | paste -sd, | sed 's/.*/[&]/' >versions.json
+
+picture: setup-dev ## Draw README's picture of a terminal again
+	@$(BIN)/python -m tools.reference --picture
 
 proto: setup-dev ## Generate grader/v1 and grader/fleet/v1 from proto/
 	$(BIN)/python tools/generate_proto.py
