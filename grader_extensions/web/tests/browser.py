@@ -47,6 +47,13 @@ async def reader(browser, size=NARROW, **options):
         await context.close()
 
 
+async def sign_in(page, key):
+    """Fill in the form of the page to sign in."""
+    await page.get_by_label("API key").fill(key)
+    await page.keyboard.press("Enter")
+    await page.wait_for_load_state()
+
+
 RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
 COLOR_RULES = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 # Impact, rule and selector of each finding.

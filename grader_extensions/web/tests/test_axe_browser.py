@@ -3,7 +3,7 @@
 import pytest
 
 from grader_extensions.web.report.report_file import report_file
-from grader_extensions.web.tests.browser import NARROW, findings_everywhere, reader
+from grader_extensions.web.tests.browser import NARROW, findings_everywhere, reader, sign_in
 from grader_extensions.web.tests.filled_site import filled_site
 from grader_extensions.web.tests.site import END, FREEZE
 from grader_extensions.web.tests.test_html_report import graded
@@ -24,12 +24,6 @@ MISTAKES = """() => {
   }
   main.style.minWidth = "2000px";
 }"""
-
-
-async def sign_in(page, key):
-    await page.get_by_label("API key").fill(key)
-    await page.keyboard.press("Enter")
-    await page.wait_for_load_state()
 
 
 async def test_axe_finds_nothing_on_any_page(browser, tmp_path):
