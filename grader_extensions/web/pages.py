@@ -159,6 +159,8 @@ class Pages:
         message = await site.message(replace(submission, judgements=history), full=True)
         shown = await asyncio.to_thread(content.submission, message, PAGE_CHARTS)
         caller, running = site.viewer(request), not submission.state.final
+        untimed = message.HasField("report") and not message.report.timeline
+        events = await site.service.watch.so_far(caller, submission.submission_id) if running or untimed else []
         artifacts = await site.artifacts.list_for(caller, submission.submission_id) if caller.may_see(submission.new.user) else []
         site_context = {
             "site": True,
@@ -173,9 +175,11 @@ class Pages:
             ],
             "problem_known": bool(site.title(submission.new.problem_id)),
             "running": running,
-            "live": views.so_far(await site.service.watch.so_far(caller, submission.submission_id)) if running else None,
+            "live": views.so_far(events) if running else None,
         }
-        return await site.page(request, "submission.html", {**shown, **site_context}, scripted=running)
+        if untimed and not running:
+            site_context["steps"] = views.stage_times(events) or shown["steps"]
+        return await site.page(request, "submission.html", {**shown, **site_context})
 
     async def artifact(self, request: web.Request) -> web.Response:
         """A file that a submission left, for its owner to save."""
@@ -187,7 +191,7 @@ class Pages:
         """A submission's sources."""
         submission = await self._site.seen(request, request.match_info["id"])
         files = shown_sources((await self._site.message(submission, full=True)).sources, {})
-        return await self._site.page(request, "sources.html", {"id": submission.submission_id, "files": files}, scripted=True)
+        return await self._site.page(request, "sources.html", {"id": submission.submission_id, "files": files})
 
     async def home(self, request: web.Request) -> web.Response:
         """The first page: competitions that run or are to come, the queue, and problems."""
@@ -204,11 +208,11 @@ class Pages:
             "queue": await self._queue(request),
             "problems": await asyncio.to_thread(self._problems, competitions, now),
         }
-        return await site.page(request, "home.html", shown, scripted=True)
+        return await site.page(request, "home.html", shown)
 
     async def _queue(self, request: web.Request) -> dict[str, int] | None:
-        """How many wait and run; None for those whom the API does not show everybody's submissions."""
-        if not self._site.viewer(request).admin:
+        """How many wait and run, of all users; None on a server without keys for those who do not come from its own host."""
+        if self._site.sessions is None and not self._site.viewer(request).admin:
             return None
         demands = await self._site.competitions.recent.get(("queue",), self._site.ledger.device_demands)
         return {"waiting": sum(demand.queued_count for demand in demands), "running": sum(demand.running_count for demand in demands)}

@@ -42,24 +42,24 @@ from grader_extensions.web.sessions import RECHECK_S, Session, Sessions, asked_f
 
 # Headers of every answer of the web port that is not for programs: they limit what a browser may do with our pages.
 
-_PLAIN = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
-_POLICY = f"{_PLAIN}; form-action 'none'"
-# On pages with our one script: it may fetch from here, and neither it nor anything else may make markup or code from text.
-_SCRIPTED = f"{_POLICY}; script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+# Our scripts may fetch from here, and neither they nor anything else may make markup or code from text.
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; "
+    "script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'; form-action "
+)
 
 HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": _POLICY,
+    "Content-Security-Policy": f"{_POLICY}'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Server": "grader",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",  # kept, and asked for again with its ETag
 }
-SCRIPTED_HEADERS: Mapping[str, str] = {**HEADERS, "Content-Security-Policy": _SCRIPTED}
 # On pages with a form: it may be sent here. A referrer for this site only: without one a browser sends no origin with a form.
 FORM_HEADERS: Mapping[str, str] = {
     **HEADERS,
-    "Content-Security-Policy": f"{_PLAIN}; form-action 'self'",
+    "Content-Security-Policy": f"{_POLICY}'self'",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -235,14 +235,13 @@ class Site:
             return ""
 
     async def page(
-        self, request: web.Request, name: str, context: Mapping[str, Any], status: int = 200, *, scripted: bool = False, form: bool = False
+        self, request: web.Request, name: str, context: Mapping[str, Any], status: int = 200, *, form: bool = False
     ) -> web.Response:
-        """A template as an answer. scripted: the page has our script; form: it has a form."""
+        """A template as an answer. form: it has a form."""
         session = self.session(request)  # what a key may not do has no link
         identified = session is not None or self.viewer(request) != ANYBODY
         shown = {
             **context,
-            "scripted": scripted,
             "reader": {
                 "user": "" if session is None else session.caller.user,
                 "can_sign_in": self.sessions is not None,
@@ -251,7 +250,7 @@ class Site:
             },
         }
         text = await asyncio.to_thread(self.templates.get_template(name).render, shown)  # a log of 64 KiB takes a while
-        headers = dict(SCRIPTED_HEADERS if scripted else FORM_HEADERS if form else HEADERS)
+        headers = dict(FORM_HEADERS if form else HEADERS)
         if self.session(request) is not None:
             headers["Cache-Control"] = "no-store"  # what is this reader's must not be there for the next one
         if self.sessions is not None:

@@ -28,6 +28,7 @@ from grader_extensions.web.views import PAGE_SIZE
 # The list shows what ListSubmissions answers to the same caller.
 
 VERDICTS = tuple(sorted(verdict.name for verdict in Verdict))
+_VERDICT_COLORS = {report_pb2.VERDICT_UNSPECIFIED: "", report_pb2.VERDICT_ACCEPTED: "good"}
 
 
 def row(submission: submission_pb2.Submission) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def row(submission: submission_pb2.Submission) -> dict[str, Any]:
         "problem": submission.problem.rpartition("/")[2],
         "competition": submission.competition.rpartition("/")[2],
         "verdict": formatting.verdict_or_state(submission),
-        "accepted": submission.report.verdict == report_pb2.VERDICT_ACCEPTED,
+        "color": _VERDICT_COLORS.get(submission.report.verdict, "bad"),
         "score": formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
         if submission.HasField("score")
         else "",

@@ -11,7 +11,7 @@ from typing import Any
 
 from grader.model import ScoreKind
 from grader.v1 import submission_pb2
-from grader.views import formatting
+from grader.views import figures, formatting
 from grader.views.sanitize import one_line
 from grader_extensions.competitions.leaderboard import Board
 from grader_extensions.competitions.model import Competition, Phase, TieRule, Visibility
@@ -80,8 +80,8 @@ LINES = 50  # of what happened so far
 
 
 def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
-    """The state that the event moves to, the stage that begins, and a result; each "" where there is none."""
-    state, stage, text = "", "", ""
+    """The state that the event moves to, the process and the stage that begin, and a result; each "" where there is none."""
+    state, process, stage, text = "", "", "", ""
     match event.WhichOneof("event"):
         case "submission":
             state = formatting.state_name(event.submission).lower()
@@ -89,8 +89,8 @@ def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
         case "queue_position":
             stage = _place(event.queue_position)
         case "progress":
-            process = f"process {event.progress.process} of {event.progress.process_count}: " if event.progress.process_count > 1 else ""
-            stage = f"{process}{formatting.STAGES.get(event.progress.stage, 'working')} {event.progress.workload_id}".strip()
+            process = _process(event) if event.progress.process_count > 1 else ""
+            stage = f"{formatting.STAGES.get(event.progress.stage, 'working')} {event.progress.workload_id}".strip()
         case "build":
             text = f"build: {formatting.words(event.build, 'outcome')}"
         case "load":
@@ -103,13 +103,17 @@ def line(event: submission_pb2.SubmissionEvent) -> dict[str, str]:
             text = f"on {event.environment.device or event.environment.device_kind}"
         case _:
             pass
-    return {"state": state, "stage": one_line(stage), "text": one_line(text)}
+    return {"state": state, "process": process, "stage": one_line(stage), "text": one_line(text)}
+
+
+def _process(event: submission_pb2.SubmissionEvent) -> str:
+    return f"process {event.progress.process} of {event.progress.process_count}"
 
 
 def so_far(events: Iterable[submission_pb2.SubmissionEvent]) -> dict[str, Any]:
     """Return what has happened until now, for the page before its stream begins, which goes on after the event `after`."""
     lines: list[str] = []
-    after, now = 0, {"stage": "", "text": ""}
+    after, now = 0, {"process": "", "stage": "", "text": ""}
     for event in events:
         after, shown = max(after, event.sequence), line(event)
         for name in now:
@@ -117,6 +121,30 @@ def so_far(events: Iterable[submission_pb2.SubmissionEvent]) -> dict[str, Any]:
             if shown[name] and lines[-1:] != [shown[name]]:  # every trial of a workload says the same
                 lines.append(shown[name])
     return {"after": after, "lines": lines[-LINES:], **now}
+
+
+def stage_times(events: Iterable[submission_pb2.SubmissionEvent]) -> dict[str, float]:
+    """The seconds of each stage of the last attempt, and of each process of ranked mode, for a report without a timeline: of a competition
+    that is not over. By the times of events as the API sends them, which of secret workloads have none."""
+    lengths: dict[str, float] = {}
+    name, begin_s, process = "queue", 0.0, ""
+    for event in events:
+        time_s, state = figures.seconds_of(event.event_time), formatting.state_name(event.submission).lower()
+        following = ""
+        match event.WhichOneof("event"):
+            case "submission" if state in ("queued", "running"):
+                lengths, process = ({} if state == "queued" else lengths), ""
+                following = {"queued": "queue", "running": "start"}[state]
+            case "submission":
+                following = "end"
+            case "progress":
+                process = _process(event) if event.progress.process else process
+                following = process or formatting.STAGES.get(event.progress.stage, "working")
+        if following and time_s >= begin_s:
+            if begin_s:
+                lengths[name] = lengths.get(name, 0.0) + time_s - begin_s
+            name, begin_s = following, time_s
+    return {name: length for name, length in lengths.items() if length > 0}
 
 
 def message(event: submission_pb2.SubmissionEvent) -> bytes:

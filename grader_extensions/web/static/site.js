@@ -1,6 +1,20 @@
-// The only script of the site. It fills text in and never makes markup; pages work without it.
+// The script of every page. It fills text in and never makes markup; pages work without it.
 "use strict";
 (() => {
+  // Before the page is drawn, so that it is never shown in the other colours first. A browser may refuse the storage.
+  const root = document.documentElement;
+  try { root.dataset.theme = localStorage.theme || ""; } catch { root.dataset.theme = ""; }
+
+  function offerThemes(offer) {
+    const choice = offer.querySelector("select");
+    choice.value = root.dataset.theme;
+    offer.hidden = false;
+    choice.addEventListener("change", () => {
+      try { localStorage.theme = choice.value; } catch { /* for this page only */ }
+      root.dataset.theme = choice.value;
+    });
+  }
+
   const LINES = 50;
 
   function remaining(ms) {
@@ -25,7 +39,7 @@
       after = Math.max(after, Number(event.lastEventId) || 0);
       const found = JSON.parse(event.data);
       if (found.state) show("state", found.state);
-      for (const name of ["stage", "text"]) if (found[name]) {
+      for (const name of ["process", "stage", "text"]) if (found[name]) {
         show(name, found[name]);
         add(found[name]);
       }
@@ -75,9 +89,12 @@
     });
   }
 
-  if (navigator.clipboard) document.querySelectorAll("[data-copy]").forEach(copies);
-  tick();
-  setInterval(tick, 30000);
-  const live = document.getElementById("live");
-  if (live) follow(live);
+  document.addEventListener("DOMContentLoaded", () => {
+    offerThemes(document.getElementById("theme"));
+    if (navigator.clipboard) document.querySelectorAll("[data-copy]").forEach(copies);
+    tick();
+    setInterval(tick, 30000);
+    const live = document.getElementById("live");
+    if (live) follow(live);
+  });
 })();

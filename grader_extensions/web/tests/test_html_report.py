@@ -326,7 +326,7 @@ def test_the_page_escapes_every_text_of_a_profile(escaped) -> None:
         name="submissions/s1", problem="problems/sum", mode="MODE_PROFILE", report=messages.report_to_proto(report, Redactor({}))
     )
     files = [{"name": PROFILE_EVIL, "tool": PROFILE_EVIL, "size": "1 B", "available": True}]
-    of_site = {"site": True, "artifacts": files, "problem_known": True, "running": False, "live": None, "scripted": False}
+    of_site = {"site": True, "artifacts": files, "problem_known": True, "running": False, "live": None}
     of_site |= {"notice": "", "reader": {"user": "", "can_sign_in": False, "has_submissions": False, "can_submit": False}}
     context = {**content.submission(message), **of_site}
     text = environment(escaped).get_template("submission.html").render(context)

@@ -18,6 +18,7 @@ from tests import fakes
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 STRANGE = 'script:not([src="/static/site.js"]), img, iframe, [onmouseover], [onload]'
 PAGES = {"home": "/", "list": "/competitions", "problems": "/problems", "problem": "/problems/sum"}
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 MISMATCHED = wire.TrialOutcome.MISMATCHED
 
 
@@ -63,12 +64,37 @@ async def test_pages_need_no_javascript_and_follow_the_readers_colours(browser, 
             await page.keyboard.press("Tab")
             skip = page.get_by_role("link", name="Skip to the content")
             assert (await skip.bounding_box())["x"] >= 0
+            assert not await page.get_by_label("Colours").is_visible()
         colours = []
         for scheme in ("light", "dark"):
             async with reader(browser, DESKTOP, color_scheme=scheme) as page:
                 await page.goto(here.url("/"))
-                colours.append(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
+                colours.append(await page.evaluate(BACKGROUND))
         assert len(set(colours)) == 2
+
+
+async def test_a_reader_chooses_the_colours(browser, tmp_path):
+    """For every page, until the choice is the system's again; without a cookie, and before the page is drawn."""
+    async with site(tmp_path) as here, reader(browser, DESKTOP, color_scheme="light") as page:
+        await page.goto(here.url("/"))
+        light = await page.evaluate(BACKGROUND)
+        await page.get_by_label("Colours").select_option("dark")
+        dark = await page.evaluate(BACKGROUND)
+        assert dark != light
+        await page.goto(here.url("/problems"))
+        assert await page.evaluate(BACKGROUND) == dark and await page.get_by_label("Colours").input_value() == "dark"
+        await page.get_by_label("Colours").select_option("system")
+        assert await page.evaluate(BACKGROUND) == light
+        assert await page.context.cookies() == [] and page.complaints == []
+
+
+async def test_a_board_with_flags_fits_a_desktop(browser, tmp_path):
+    """The longest flag is whole, below the name."""
+    async with site(tmp_path) as here, reader(browser, {"width": 1280, "height": 900}) as page:
+        await here.enter("ann", 2.0, flags=("REPORTED_TIME_NOT_CONFIRMED",))
+        await page.goto(here.url("/competitions/spring?problem=sum"))
+        assert await page.get_by_role("rowheader", name="ann").get_by_text("REPORTED_TIME_NOT_CONFIRMED").count() == 1
+        assert await page.locator(".wide").evaluate("(one) => one.scrollWidth - one.clientWidth") == 0
 
 
 @pytest.mark.parametrize("protected", [True, False])
@@ -188,7 +214,7 @@ async def test_the_page_of_a_submission_is_live(browser, tmp_path):
             assert "<script>document.title" in await page.locator("[data-live=log]").text_content() and await page.title() != "ran"
             await here.ledger.settle(held, fakes.report())
             await page.get_by_text("ACCEPTED").first.wait_for()
-            assert await page.locator("#live, script").count() == 0 and page.complaints == []
+            assert await page.locator("#live").count() == 0 and page.complaints == []
 
 
 async def test_the_page_of_a_submission_works_without_a_script(browser, tmp_path):
