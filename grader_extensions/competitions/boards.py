@@ -52,6 +52,36 @@ async def read_board(
     return boards[device] if device in boards else replace(boards[""], device=device, entries=(), official=False)
 
 
+async def read_history(ledger: Ledger, competitions: Competitions, user: str) -> list[tuple[Competition, Standing]]:
+    """A user's submissions that boards show to everybody, or have shown, newest first: each the best of its problem when it was made."""
+
+    def read(connection: sa.Connection) -> list[tuple[Competition, list[Standing]]]:
+        query = sa.select(submissions.c.competition_id).where(submissions.c.user_name == user).distinct()
+        entered, own = frozenset(connection.execute(query).scalars()), (submissions.c.user_name == user,)
+        present = [competition for competition in competitions.all() if competition.competition_id in entered]
+        return [(competition, standings_of(connection, competition, where=own)) for competition in present]
+
+    history = []
+    for competition, standings in await ledger.database.read(read):
+        before = leaderboard.counted_before(competition, ledger.now(), admin=False)
+        history += [(competition, standing) for standing in leaderboard.improvements(competition, standings, before)]
+    return sorted(history, key=lambda row: (row[1].create_time, row[1].submission_id), reverse=True)
+
+
+async def find_users(ledger: Ledger, competitions: Competitions, text: str, limit: int) -> list[str]:
+    """Users on boards, as everybody sees these, whose names have the text in them; the first by name."""
+    query = sa.select(submissions.c.user_name).where(
+        submissions.c.user_name.icontains(text, autoescape=True),
+        submissions.c.verdict == Verdict.ACCEPTED,
+        submissions.c.score.is_not(None),
+        submissions.c.withdraw_time.is_(None),
+    )
+    names = await ledger.database.read(
+        lambda connection: connection.execute(query.distinct().order_by(submissions.c.user_name).limit(limit)).scalars().all()
+    )
+    return [name for name in names if name and await read_history(ledger, competitions, name)]
+
+
 async def read_languages(ledger: Ledger, entries: Sequence[leaderboard.Entry]) -> dict[str, str]:
     """The languages of a page's submissions, by id: they are not in the index that boards are made from."""
     submission_ids = [entry.submission_id for entry in entries if entry.submission_id]

@@ -119,6 +119,18 @@ def boards(
     return {"": first, first.device: first, **{standing.device: standing for standing in rest}}
 
 
+def improvements(competition: Competition, standings: Iterable[Standing], before: datetime | None) -> list[Standing]:
+    """Those of one user that count, and that were the best of their problem on their device when they were made."""
+    best: dict[tuple[str, str], Standing] = {}
+    improving, kind = list[Standing](), competition.ranking.score_kind
+    for standing in sorted(_counted(competition, standings, competition.problem_ids, before)[0], key=lambda row: row.create_time):
+        place = (standing.problem_id, standing.device)
+        if place not in best or _order(standing, kind) < _order(best[place], kind):
+            best[place] = standing
+            improving.append(standing)
+    return improving
+
+
 def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tuple[Entry, ...]:
     """Best first. An entry whose interval overlaps that of the group's first, its best, belongs to the group; the first one in order that
     does not begins the next. So ties are not passed on from neighbour to neighbour, and a wide interval lifts nobody over a better score.

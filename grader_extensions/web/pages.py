@@ -38,12 +38,14 @@ from grader_extensions.web.sign_in import BEGIN, SIGN_IN_LIMITS, SignInPages
 from grader_extensions.web.site import Answer, PageAbsent, Site, api_address, attachment, page_number
 from grader_extensions.web.submission_pages import SubmissionPages
 from grader_extensions.web.submit_page import SubmitPage
+from grader_extensions.web.user_pages import UserPages
 from grader_extensions.web.views import PAGE_SIZE, PagePosition
 
 SCRIPT = Path(__file__).parent / "static" / "site.js"
 HOME_PROBLEMS = 8  # on the first page
 _COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
 _PROBLEM, _ARTIFACT = r"{id:[a-z0-9_]{1,200}}", r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
+_USER = r"{user:[a-z0-9._-]{1,64}}"
 _STARTER = r"{name:[a-z0-9_]{1,210}\.(?:cu|py)}"
 
 
@@ -59,6 +61,7 @@ def routes_of(server: ServerContext, provider: IdentityProvider | None) -> list[
         api_address=api_address(settings),
         asks_keys=settings.asks_keys,
         sessions=Sessions(server.gate, service.ledger.now) if server.gate is not None else None,
+        public_url=settings.public_url.rstrip("/"),
     )
     return routes(site, stream_limits=limits_of_streams(web_limits(settings)), provider=provider)
 
@@ -76,7 +79,7 @@ def routes(
     provider: IdentityProvider | None = None,
 ) -> list[web.RouteDef]:
     """Return what `grader/server/web_port.py` serves next to its own. provider: that users may sign in with, next to a key."""
-    pages, of_problems, of_submissions = Pages(site), ProblemPages(site), SubmissionPages(site)
+    pages, of_problems, of_submissions, of_users = Pages(site), ProblemPages(site), SubmissionPages(site), UserPages(site)
     live, submitting = LiveSubmissions(site, stream_limits), SubmitPage(site)
     answers: list[tuple[str, Answer]] = [
         ("/", pages.home),
@@ -88,12 +91,16 @@ def routes(
         ("/submissions", of_submissions.submissions),
         ("/compare", of_submissions.compare),
         ("/submit", submitting.form),
+        (f"/users/{_USER}", of_users.user),
+        ("/search", of_users.search),
         (f"/submissions/{_SUBMISSION}", pages.submission),
         (f"/submissions/{_SUBMISSION}/sources", pages.sources),
         (f"/submissions/{_SUBMISSION}/artifacts/{_ARTIFACT}", pages.artifact),
         ("/static/style.css", _static(STYLE, "text/css")),
         ("/static/site.js", _static(SCRIPT, "text/javascript")),
     ]
+    if site.public_url:  # a feed has absolute links
+        answers += [(f"/competitions/{_COMPETITION}/board.atom", of_users.board_feed), ("/competitions.atom", of_users.competitions_feed)]
     definitions = [web.get(path, site.answered(answer)) for path, answer in answers]
     # A HEAD request would never end.
     definitions.append(web.get(f"/submissions/{_SUBMISSION}/events", site.answered(live.events), allow_head=False))

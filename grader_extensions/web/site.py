@@ -157,7 +157,7 @@ def api_address(settings: Settings) -> ApiAddress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """service: the API's, which pages ask. open_server: no keys are asked for, and only this host gets here. sessions: None where nobody
-    can sign in."""
+    can sign in. public_url: of the pages; "" is not known."""
 
     service: GraderServicer
     competitions: Competitions
@@ -166,6 +166,7 @@ class Site:
     api_address: ApiAddress = field(default_factory=ApiAddress)
     asks_keys: bool = False
     sessions: Sessions | None = None
+    public_url: str = ""
 
     @property
     def ledger(self) -> Ledger:
@@ -244,6 +245,7 @@ class Site:
             **context,
             "reader": {
                 "user": "" if session is None else session.caller.user,
+                "feeds": bool(self.public_url),
                 "can_sign_in": self.sessions is not None,
                 "has_submissions": identified and (session is None or Scope.READ in session.caller.scopes),
                 "can_submit": identified and (session is None or Scope.SUBMIT in session.caller.scopes),

@@ -206,7 +206,7 @@ def board(
             {
                 "rank": entry.rank,
                 "tied": ranks[entry.rank] > 1,
-                "user": entry.user or "(no one named)",
+                "user": entry.user,
                 "score": figure(entry.score.value),
                 "low": figure(entry.score.low),
                 "high": figure(entry.score.high),

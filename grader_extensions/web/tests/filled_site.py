@@ -127,6 +127,8 @@ async def fill(here: FilledSite, entry_count: int, flags: Sequence[str]) -> None
         "competitions": "/competitions",
         "overall": f"/competitions/{COMPETITION}",
         "board": f"/competitions/{COMPETITION}?problem={PROBLEM}",
+        "user": f"/users/{OWNER}",
+        "search": "/search?q=s",
         "problems": "/problems",
         "problem": f"/problems/{PROBLEM}",
         "sign in": "/sign-in",

@@ -22,7 +22,9 @@ from tests.server.competition_files import toml
 USUAL = (Scope.SUBMIT, Scope.READ)
 PEOPLE = {"anonymous": None, "alice": USUAL, "bob": USUAL, "root": tuple(Scope)}
 PAGE_LIMIT_BYTES = 100_000
-CHANGING = re.compile(r'(?<=name="token" value=")[^"]+|(?<=">)in [0-9][^<]*(?=</span>)')  # differs in every browser, and every minute
+CHANGING = re.compile(
+    r'(?<=name="token" value=")[^"]+|(?<=">)in [0-9][^<]*(?=</span>)|(?<=Queue: )[^<]*'
+)  # differs in every browser, and every minute
 HIDDEN_SIZE = "765433"  # of the problem's hidden workload, in place of 33: no part of a time is so long
 HIDDEN = (*PLANTED, "secret33", HIDDEN_SIZE)
 WITHDRAWN, BANNED = "withdrawn-for-a-copy", "banned-for-a-copy"
@@ -98,7 +100,7 @@ async def test_on_a_server_with_keys_every_caller_sees_the_same_and_no_submissio
         text = [one for _, one in first.values()]
         assert "alice" in first["/competitions/one"][1]  # the board is for all
         assert found_in(HIDDEN, text) == [] and not any(one in page for one in (*made, hanging) for page in text)
-        assert "grade: accept" not in str(text) and "Queue: 0 waiting, 1 running." in first["/"][1]
+        assert "grade: accept" not in str(text) and "Queue: " in first["/"][1]
 
 
 async def test_who_signs_in_sees_what_the_api_shows_to_the_same_key(settings, place, kernel):

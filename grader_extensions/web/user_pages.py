@@ -1,0 +1,122 @@
+"""Pages of users, the search, and Atom feeds.  They show of users what boards show to everybody, whoever asks, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
+
+from grader import access
+from grader.peers import PeerCount, PeerLimits
+from grader_extensions.competitions.boards import find_users, read_board, read_history
+from grader_extensions.competitions.leaderboard import Standing
+from grader_extensions.competitions.model import Competition
+from grader_extensions.web.report.content import when
+from grader_extensions.web.site import PageAbsent, Site, TooBusy, counted, page_number
+from grader_extensions.web.views import PAGE_SIZE, PagePosition, score_column
+
+SEARCH_LIMITS = PeerLimits(total=8, per_address=2)  # at a time
+QUERY_CHARS, MATCHES = 100, 20  # matches: of each kind
+
+
+class UserPages:
+    """Answers GET requests."""
+
+    def __init__(self, site: Site, limits: PeerLimits = SEARCH_LIMITS) -> None:
+        self._site, self.count, self._turn = site, PeerCount(limits), asyncio.Lock()
+
+    async def user(self, request: web.Request) -> web.Response:
+        """A user's history on boards, newest first. PageAbsent where no board has this user."""
+        site, user, viewer = self._site, request.match_info["user"], self._site.viewer(request)
+        history = await read_history(site.ledger, site.competitions, user)
+        if not history:
+            raise PageAbsent
+        place = PagePosition(page_number(request), len(history))
+        rows = []
+        for competition, standing in history[place.shown]:
+            linked = viewer.user == user or access.sees_competition(viewer, competition.competition_id, site.readable())
+            rows.append(
+                {
+                    "competition": competition,
+                    "problem_id": standing.problem_id,
+                    "problem": site.title(standing.problem_id) or standing.problem_id,
+                    "device": standing.device,
+                    "score": _score(competition, standing),
+                    "rank": await self._rank(competition, standing),
+                    "time": when(standing.create_time),
+                    "submission_id": standing.submission_id if linked else "",
+                }
+            )
+        return await site.page(request, "user.html", {"user": user, "rows": rows, "place": place})
+
+    async def _rank(self, competition: Competition, standing: Standing) -> int | None:
+        """The rank on the board now; None where the user has a better submission."""
+        board = await read_board(self._site.ledger, self._site.competitions, competition, standing.problem_id, standing.device, admin=False)
+        return next((entry.rank for entry in board.entries if entry.submission_id == standing.submission_id), None)
+
+    async def search(self, request: web.Request) -> web.Response:
+        """Problems, competitions and users whose title or name has the text in it."""
+        site, query = self._site, request.query.get("q", "").strip()[:QUERY_CHARS]
+        text, users = query.casefold(), list[str]()
+        names = {problem.problem_id: problem.title for problem in site.problems.all()}
+        titles = {competition.competition_id: competition.title for competition in site.competitions.all()}
+        if query:
+            with counted(request, self.count, TooBusy("Too many searches are being made. Reload this page.", 5)):
+                async with self._turn:
+                    users = await find_users(site.ledger, site.competitions, query, MATCHES)
+        shown = {
+            "query": query,
+            "problems": _matches(text, names),
+            "competitions": _matches(text, titles),
+            "users": [(user, user) for user in users],
+        }
+        return await site.page(request, "search.html", shown, form=True)
+
+    async def board_feed(self, request: web.Request) -> web.Response:
+        """The entries of a board as it is for everybody, newest first."""
+        site, competition = self._site, self._site.competitions.get(request.match_info["id"])
+        chosen = {name: request.query[name] for name in ("problem", "device") if request.query.get(name)}
+        board = await read_board(
+            site.ledger, site.competitions, competition, chosen.get("problem", ""), chosen.get("device", ""), admin=False
+        )
+        figure = score_column([entry.score.value for entry in board.entries], board.score_kind)
+        newest = sorted(board.entries, key=lambda entry: entry.create_time, reverse=True)[:PAGE_SIZE]
+        path = f"/competitions/{quote(competition.competition_id)}{'?' if chosen else ''}{urlencode(chosen)}"
+        entries = [(f"{entry.user}: {figure(entry.score.value)}, rank {entry.rank}", entry.user, entry.create_time) for entry in newest]
+        return self._feed(request, f"{competition.title}, board", path, entries, competition.start_time)
+
+    async def competitions_feed(self, request: web.Request) -> web.Response:
+        """The beginnings and ends of competitions, newest first."""
+        now, competitions = self._site.now(), self._site.competitions.all()
+        changes = [(f"{one.title} has begun", f"{one.competition_id}-start", one.start_time) for one in competitions]
+        changes += [(f"{one.title} has ended", f"{one.competition_id}-end", one.end_time) for one in competitions]
+        past = sorted((change for change in changes if change[2] <= now), key=lambda change: change[2], reverse=True)
+        return self._feed(request, "Competitions", "/competitions", past[:PAGE_SIZE], datetime.fromtimestamp(0, now.tzinfo))
+
+    def _feed(
+        self, request: web.Request, title: str, path: str, entries: Iterable[tuple[str, str, datetime]], oldest: datetime
+    ) -> web.Response:
+        """An Atom feed. path: of the page that it is of; entries: title, name and time of each."""
+        rows = [{"title": title, "name": quote(name), "time": when(time)["iso"]} for title, name, time in entries]
+        shown = {
+            "title": title,
+            "page": f"{self._site.public_url}{path}",
+            "address": f"{self._site.public_url}{request.path_qs}",
+            "updated": rows[0]["time"] if rows else when(oldest)["iso"],
+            "entries": rows,
+        }
+        text = self._site.templates.get_template("feed.atom").render(shown)
+        return web.Response(text=text, content_type="application/atom+xml", charset="utf-8")
+
+
+def _matches(text: str, titles: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Id and title of the first that have the text in one of them; none for no text."""
+    found = ((name, title or name) for name, title in titles.items() if text and text in f"{name} {title}".casefold())
+    return [match for match, _ in zip(found, range(MATCHES), strict=False)]
+
+
+def _score(competition: Competition, standing: Standing) -> str:
+    return score_column([standing.score.value], competition.ranking.score_kind)(standing.score.value)
