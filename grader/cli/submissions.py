@@ -27,8 +27,7 @@ from grader.v1 import grader_service_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
-ID_CHARS = 16  # of a whole id
-SHORT_CHARS = 8  # of a short one in lists
+ID_CHARS, SHORT_CHARS = 16, 8  # of a whole id, and of a short one in lists
 VERDICTS = {name.removeprefix("VERDICT_"): cast(report_pb2.Verdict, number) for name, number in report_pb2.Verdict.items() if number}
 _CANDIDATES_SHOWN = 5
 _TIMED = (submission_pb2.MODE_BENCHMARK, submission_pb2.MODE_RANKED)
@@ -53,7 +52,8 @@ async def whole_name(client: GraderClient, name: str) -> str:
     if prefix in matches or len(matches) == 1:
         return full_name(SUBMISSIONS, prefix if prefix in matches else matches[0])
     if not matches:
-        text = f"there is no submission of yours whose id begins with {prefix!r}; list them with: grader-cli list"
+        place = "this machine" if client.address.startswith("unix:") else client.address
+        text = f"there is no submission of yours on {place} whose id begins with {prefix!r}; list them with: grader-cli list"
         raise UsageError(f"{text} (of another user's, write the whole id)")
     candidates = ", ".join(matches[:_CANDIDATES_SHOWN]) + (", ..." if len(matches) > _CANDIDATES_SHOWN else "")
     raise UsageError(f"several submissions have an id that begins with {prefix!r}: {candidates}; write more of it")
