@@ -47,5 +47,5 @@ def test_the_picture_has_the_lines_that_stay():
 def test_links_and_pictures_of_documents_are_files():
     """Files outside docs/ too, which the site's own check of links does not know."""
     pages = [path for folder in (".", "docs", "docs/*") for path in reference.ROOT.glob(f"{folder}/*.md")]
-    links = [(path, link) for path in pages for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", path.read_text())]
+    links = [(path, link) for path in pages for link in re.findall(r'(?:\]\(|src=")([^)#:"]+)[#)"]', path.read_text())]
     assert len(links) > 100 and [(str(path), link) for path, link in links if not (path.parent / link).is_file()] == []
