@@ -144,7 +144,7 @@ def _short(name: str) -> str:
 
 
 def _paragraphs(comment: str) -> list[str]:
-    return [line.removeprefix(" ") for line in comment.rstrip().splitlines()]
+    return [line.removeprefix(" ") for line in comment.rstrip().replace(":\n *", ":\n\n *").splitlines()]
 
 
 def _one_line(comment: str) -> str:
