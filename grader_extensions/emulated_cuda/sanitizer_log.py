@@ -60,9 +60,13 @@ def read_log(log: Path, library: Path) -> list[SanitizerFinding]:
                 "places": [_whole(address) for address in read["places"][:PLACE_LIMIT]],
             }
             _add(records, read["id"], record)
+    # An instruction that leaves one array and reaches another races there with those that use it: that is the same fault again.
+    outside = {record["places"][0] for record in records.values() if record["kind"] is SanitizerKind.OUT_OF_BOUNDS and record["places"]}
     lines = user_lines(library, {address for record in records.values() for address in record["places"]})
     merged: dict[tuple[SanitizerKind, frozenset[Place]], SanitizerFinding] = {}
     for record in records.values():
+        if record["kind"] is SanitizerKind.RACE and not outside.isdisjoint(record["places"]):
+            continue
         finding = _finding(record, [lines.get(address, NOWHERE) for address in record["places"]])
         # Whether a barrier only looks like two, because the compiler has made two copies of its line.
         same = (finding.path, finding.line) == (finding.other_path, finding.other_line)

@@ -55,6 +55,13 @@ def test_a_record_becomes_a_finding(tmp_path: Path) -> None:
     assert found.message == "X is written at an unknown line and read at an unknown line"
 
 
+def test_a_race_of_an_access_out_of_bounds_is_not_another_finding(tmp_path: Path, known_lines: None) -> None:
+    """The instruction that leaves its array races with those of the array that it reaches; the control is another instruction."""
+    outside = record(id=1, kind="out_of_bounds", places=[64])
+    assert [finding.kind for finding in read(tmp_path, outside, record(id=2, places=[128, 64]))] == [SanitizerKind.OUT_OF_BOUNDS]
+    assert len(read(tmp_path, outside, record(id=2, places=[128, 68]))) == 2
+
+
 def test_errors_come_first(tmp_path: Path) -> None:
     lines = [
         record(id=1, severity="info"),
