@@ -42,8 +42,7 @@ def render(submission: submission_pb2.Submission, *, brief: bool = False, versio
         yield Text()
     if brief or submission.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED:
         headline = one_line(formatting.headline(submission))
-        style = "bold green" if report.verdict == report_pb2.VERDICT_ACCEPTED else "bold red"
-        yield Text(formatting.verdict_name(report), style) + plain(f", {headline}" if headline else "")
+        yield verdict_text(submission, "bold ") + plain(f", {headline}" if headline else "")
     if brief:
         yield from _graded(report, score(submission), submission.name.rpartition("/")[2])
         return
@@ -67,6 +66,12 @@ def render(submission: submission_pb2.Submission, *, brief: bool = False, versio
             yield Text(f"{formatting.state_name(submission)}{stopping}: 'grader-cli watch {one_line(submission.name)}' follows it")
     if submission.sources_removed:
         yield Text("note: its sources are kept no longer, so it can't be run again; verdict, score and report stay", style="yellow")
+
+
+def verdict_text(submission: submission_pb2.Submission, style: str = "") -> Text:
+    """Return the verdict in its colour, or the state of a submission that has none."""
+    color = "green" if submission.report.verdict == report_pb2.VERDICT_ACCEPTED else "red" if submission.HasField("report") else ""
+    return Text(formatting.verdict_or_state(submission), f"{style}{color}")
 
 
 def score(submission: submission_pb2.Submission) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, cast
 import typer
 from google.protobuf import json_format
 from rich.table import Table
+from rich.text import Text
 
 from grader import extensions
 from grader.api.client import GraderClient
@@ -18,7 +19,7 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.cli import report
 from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
-from grader.cli.output import did_you_mean, plain, print_line, print_message, print_note, print_untrusted, text_table
+from grader.cli.output import did_you_mean, plain, print_line, print_message, print_note, print_untrusted, stdout_console, text_table
 from grader.cli.saved_files import STDOUT, artifact_file_name, save_artifacts, save_sources, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.devices import EMULATED
@@ -130,20 +131,20 @@ async def list_command(
     filtered = problem or competition or user or tag or verdicts
     empty = "no such submissions that you may see" if filtered else "no submissions yet; hand one in with: grader-cli submit FILE"
     message = grader_service_pb2.ListSubmissionsResponse(submissions=submissions)
-    print_message(message, [render_list(submissions, speedups)] if submissions else empty, json=json)
+    print_message(message, [render_list(submissions, speedups, stdout_console().width)] if submissions else empty, json=json)
     return Exit.DONE
 
 
-def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict[str, str]) -> Table:
-    """A row for each submission, without columns that are empty. speedups: in words, by name, of those without a score."""
-    columns = {
+def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict[str, str], width: int) -> Table:
+    """A row for each submission, without columns that are empty or have no room. speedups: in words, by name, of those without a score."""
+    columns: dict[str, Sequence[str | Text]] = {
         "id": short_ids([resource_id(SUBMISSIONS, submission.name) for submission in submissions]),
         "user": [submission.user for submission in submissions],
         "problem": [resource_id(PROBLEMS, submission.problem) for submission in submissions],
         "competition": [resource_id(COMPETITIONS, submission.competition) for submission in submissions],
         "language": [submission.language for submission in submissions],
         "mode": [formatting.name_of(submission_pb2.Mode, submission.mode, "MODE_").lower() for submission in submissions],
-        "verdict": [formatting.verdict_or_state(submission) for submission in submissions],
+        "verdict": [report.verdict_text(submission) for submission in submissions],
         "speedup or score": [report.score(submission) or speedups.get(submission.name, "-") for submission in submissions],
         "submitted (UTC)": [formatting.utc(submission.create_time) for submission in submissions],
         "tags": [", ".join(submission.tags) for submission in submissions],
@@ -151,6 +152,9 @@ def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict
     }
     optional = ("user", "competition", "tags", "withdrawn")
     columns = {heading: cells for heading, cells in columns.items() if heading not in optional or any(cells)}
+    for heading in ("withdrawn", "tags", "language", "mode", "competition", "submitted (UTC)", "user", "speedup or score"):
+        if sum(max(map(len, (name, *cells))) + 2 for name, cells in columns.items()) - 2 > width:
+            columns.pop(heading, None)
     return text_table(list(columns), list(zip(*columns.values(), strict=True)))
 
 

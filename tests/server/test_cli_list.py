@@ -98,10 +98,23 @@ async def test_a_verdict_that_an_old_server_does_not_know_of_is_still_the_only_o
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["submissions"]] == ["submissions/" + "b" * 16]
 
 
-def shown(*submissions):
+def shown(*submissions, width=200, **console):
     out = io.StringIO()
-    Console(file=out, width=200, markup=False, emoji=False, highlight=False).print(render_list(submissions, {}))
+    Console(file=out, width=width, markup=False, emoji=False, highlight=False, **console).print(render_list(submissions, {}, width))
     return out.getvalue()
+
+
+def test_a_narrow_terminal_has_fewer_columns_and_whole_ids():
+    """Nothing is cut: what matters least has no column."""
+    one = submission("a" * 16, "WRONG_ANSWER", tags=["first try"], competition="competitions/spring-cup-of-2026")
+    headings, cells = shown(one, width=60).splitlines()
+    assert headings.split() == ["id", "problem", "verdict", "speedup", "or", "score"] and "…" not in cells
+    assert cells.split()[:3] == ["aaaaaaaa", "sum", "WRONG_ANSWER"]
+
+
+def test_a_wrong_answer_is_red_and_an_accepted_one_green():
+    text = shown(submission("a" * 16), submission("b" * 16, "WRONG_ANSWER"), force_terminal=True, color_system="standard")
+    assert "\x1b[32mACCEPTED" in text and "\x1b[31mWRONG_ANSWER" in text
 
 
 def test_what_has_no_verdict_is_listed_by_its_state():
