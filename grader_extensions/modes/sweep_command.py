@@ -330,9 +330,10 @@ def draw(table: SweepTable, metric: SweepMetric) -> str:
     values = [value for line in series for value in line.ys if math.isfinite(value)] or [1.0]
     return line_chart(
         series,
-        title=f"{resource_id(PROBLEMS, table.problem)} over {axis}, on {table.device}",
-        description=f"{metric.label} over {axis}, medians with 95 % intervals, verified at every size; {device}",
-        x=ChartAxis(label=f"{axis}; {device}", log=table.sizes[-1] > LOG_FACTOR * table.sizes[0]),
+        title=f"{resource_id(PROBLEMS, table.problem)} over {axis}",
+        subtitle=device,
+        description=f"{metric.label} over {axis} on {table.device}, medians with 95 % intervals, verified at every size; {device}",
+        x=ChartAxis(label=axis, log=table.sizes[-1] > LOG_FACTOR * table.sizes[0]),
         y=ChartAxis(label=metric.label, log=max(values) > LOG_FACTOR * min(values)),
     )
 

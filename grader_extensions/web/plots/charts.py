@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 from grader_extensions.web.plots import svg
 
-WIDTH, HEIGHT = 640.0, 360.0
+WIDTH, HEIGHT = 400.0, 260.0  # as wide as a phone, so that its text is not drawn smaller there
 LEFT, RIGHT, BOTTOM, TOP = 76.0, 16.0, 46.0, 12.0
-ROW = 18.0  # of a legend
+ROW, HEADING_CHARS = 18.0, 60  # of a legend; of a title or subtitle
 _GAP = 10.0  # between labels
 _TICKS = 5  # about so many
 _MANY_DECADES = 6
@@ -168,24 +168,38 @@ def _entry_width(name: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartSeries:
-    """A line. xs and ys: equally many values; lows and highs: ends of the interval of each y, or nothing."""
+    """A line. xs and ys: equally many values; lows and highs: ends of the interval of each y, or nothing; joined: with a line between the
+    values; marked: with a mark at each."""
 
     name: str
     xs: Sequence[float]
     ys: Sequence[float]
     lows: Sequence[float] = ()
     highs: Sequence[float] = ()
+    joined: bool = True
+    marked: bool = True
 
 
-def line_chart(series: Sequence[ChartSeries], *, title: str, description: str, x: ChartAxis, y: ChartAxis) -> str:
+def line_chart(series: Sequence[ChartSeries], *, title: str, subtitle: str = "", description: str, x: ChartAxis, y: ChartAxis) -> str:
     """An SVG of lines with marks that differ by shape and colour. Values that are not finite leave a gap.
 
     A linear y axis begins at 0. On a logarithmic axis, values that are not positive leave a gap too.
     """
     rows = legend_rows([line.name for line in series], WIDTH - LEFT - RIGHT)
-    top = TOP + ROW * len(rows)
-    height = HEIGHT + ROW * len(rows)
+    headings = [words for words in (title, subtitle) if words]
+    legend_top = TOP + ROW * len(headings)
+    top = legend_top + ROW * len(rows)
+    height = HEIGHT - TOP + top
     drawing = svg.drawing(WIDTH, height, title=title, description=description, kind="lines")
+    for number, words in enumerate(headings):
+        svg.text(
+            drawing,
+            RIGHT,
+            TOP + ROW * number + ROW / 2,
+            svg.short(words, HEADING_CHARS),
+            "label" if number else "heading",
+            font_weight="normal" if number else "bold",
+        )
     heights = [value for line in series for values in (line.ys, line.lows, line.highs) for value in values]
     across = scale_of([value for line in series for value in line.xs], LEFT, WIDTH - RIGHT, log=x.log)
     up = scale_of(heights, height - BOTTOM, top + 8, log=y.log, from_zero=True)
@@ -194,7 +208,7 @@ def line_chart(series: Sequence[ChartSeries], *, title: str, description: str, x
         _draw_band(drawing, line, index, across, up)
     for index, line in enumerate(series):
         _draw_line(drawing, line, index, across, up, x.label, y.label)
-    draw_legend(drawing, rows, LEFT, TOP)
+    draw_legend(drawing, rows, LEFT, legend_top)
     return ElementTree.tostring(drawing, encoding="unicode")
 
 
@@ -217,11 +231,11 @@ def _draw_line(
     element: ElementTree.Element, chart_series: ChartSeries, index: int, across: Scale, up: Scale, x_label: str, y_label: str
 ) -> None:
     color, kind, shape = svg.style_of(index)
-    for run in _runs(list(zip(chart_series.xs, chart_series.ys, strict=True)), across, up):
+    for run in _runs(list(zip(chart_series.xs, chart_series.ys, strict=True)), across, up) if chart_series.joined else ():
         points = [(across.at(x), up.at(y)) for x, y in run]
         svg.path(element, _polyline(points), f"line {kind}", stroke=color, stroke_width="1.5")
     for place, (x, y) in enumerate(zip(chart_series.xs, chart_series.ys, strict=True)):
-        if across.drawable(x) and up.drawable(y):
+        if chart_series.marked and across.drawable(x) and up.drawable(y):
             at = svg.mark(shape, across.at(x), up.at(y))
             drawn = svg.path(element, [at], f"point {kind}", stroke=color, stroke_width="1.5", fill="none")
             interval = f" ({chart_series.lows[place]:.4g} to {chart_series.highs[place]:.4g})" if chart_series.lows else ""
@@ -245,8 +259,7 @@ def _polyline(points: Sequence[tuple[float, float]]) -> list[str]:
     return [f"{'L' if place else 'M'}{svg.number(x)} {svg.number(y)}" for place, (x, y) in enumerate(points)]
 
 
-SAMPLES_WIDTH, SAMPLES_HEIGHT = 520.0, 260.0
-HISTOGRAM = 90.0  # how wide
+HISTOGRAM = 70.0  # how wide
 SAMPLES_DRAWN = 400  # of one series: more are no clearer
 LOG_RATIO = 20.0  # from where on times are drawn as logarithms
 BINS = 30
@@ -261,22 +274,17 @@ def samples_chart(
     label: of the axis of values. value_text: a value with its unit. A sample that is not positive (the cost of an empty call is
     subtracted) is drawn at the bottom. most_samples: of a series; longer ones are thinned.
     """
-    measured = {name: values for name, values in samples.items() if values}
-    if not measured:
+    drawn = {name: values for name, values in samples.items() if values}
+    if not drawn:
         return ""
     most_samples = max(min(most_samples, SAMPLES_DRAWN), 1)
-    floor = min((value for values in measured.values() for value in values if value > 0), default=1.0)
-    drawn = {name: [max(float(value), floor) for value in values] for name, values in measured.items()}
-    everything = [value for values in drawn.values() for value in values]
-    logarithmic = max(everything) / min(everything) > LOG_RATIO
-    rows = legend_rows([f"{name}: {value_text(statistics.median(values))}" for name, values in drawn.items()], SAMPLES_WIDTH - LEFT)
-    height = SAMPLES_HEIGHT + ROW * len(rows)
-    drawing = svg.drawing(
-        SAMPLES_WIDTH, height, title=title, description=_description(measured, drawn, value_text, most_samples), kind="samples"
-    )
-    right = SAMPLES_WIDTH - HISTOGRAM - 24
+    positive = [value for values in drawn.values() for value in (*values, statistics.median(values)) if value > 0] or [1.0]
+    rows = legend_rows([f"{name}: {value_text(statistics.median(values))}" for name, values in drawn.items()], WIDTH - LEFT)
+    height = HEIGHT + ROW * len(rows)
+    drawing = svg.drawing(WIDTH, height, title=title, description=_description(drawn, value_text, most_samples), kind="samples")
+    right = WIDTH - HISTOGRAM - 24
     across = scale_of([0.0, max(map(len, drawn.values()))], LEFT, right, from_zero=True)
-    up = scale_of(everything, height - BOTTOM, TOP + ROW * len(rows) + 8, log=logarithmic)
+    up = scale_of(positive, height - BOTTOM, TOP + ROW * len(rows) + 8, log=max(positive) / min(positive) > LOG_RATIO)
     draw_axes(drawing, across, up, "sample, in the order taken", label, label_y=value_text)
     for index, values in enumerate(drawn.values()):
         _draw_series(drawing, values, index, across, up, most_samples)
@@ -318,9 +326,7 @@ def _draw_histogram(element: ElementTree.Element, series: Sequence[Sequence[floa
     svg.text(element, start, up.start + 16, "share", "label")
 
 
-def _description(
-    measured: Mapping[str, Sequence[float]], drawn: Mapping[str, Sequence[float]], value_text: Callable[[float], str], most_samples: int
-) -> str:
+def _description(drawn: Mapping[str, Sequence[float]], value_text: Callable[[float], str], most_samples: int) -> str:
     sentences = []
     for name, values in drawn.items():
         every = -(-len(values) // most_samples)
@@ -330,7 +336,11 @@ def _description(
             f"{name}: median {value_text(statistics.median(values))}, quartiles {value_text(quarters[0])} and "
             f"{value_text(quarters[2])}, of {len(values)} samples{thinned}."
         )
-    sunk = sum(value <= 0 for values in measured.values() for value in values)
-    if sunk:
-        sentences.append(f"{sunk} took no longer than an empty call, and are drawn at the bottom.")
-    return " ".join(sentences)
+    return " ".join(filter(None, (*sentences, unresolved_samples(drawn))))
+
+
+def unresolved_samples(samples: Mapping[str, Sequence[float]]) -> str:
+    """A sentence on samples of 0 or less; "" where there is none."""
+    counts = {name: sum(value <= 0 for value in values) for name, values in samples.items()}
+    parts = " and ".join(f"{count} of {len(samples[name])} samples of {name}" for name, count in counts.items() if count)
+    return f"{parts} took no longer than an empty call, whose cost is subtracted; drawn at the bottom." if parts else ""

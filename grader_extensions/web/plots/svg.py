@@ -105,10 +105,10 @@ def style_of(index: int) -> tuple[str, str, str]:
     return COLORS[index % len(COLORS)], f"mark-{index % len(COLORS)}", MARKS[index % len(MARKS)]
 
 
-def short(name: str) -> str:
+def short(name: str, most_chars: int = LABEL_CHARS) -> str:
     """A name that fits into a legend."""
     words = one_line(name)
-    return words if len(words) <= LABEL_CHARS else words[: LABEL_CHARS - 1] + "…"
+    return words if len(words) <= most_chars else words[: most_chars - 1] + "…"
 
 
 def width_of(words: str) -> float:

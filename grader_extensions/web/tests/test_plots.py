@@ -125,4 +125,22 @@ def test_samples_are_drawn_in_their_order():
     assert "log scale" in draw({"kernel": [100.0, 100_000.0]})
     assert draw({"kernel": [], "eager": []}) == "" and draw({}) == ""
     assert "<svg" in draw({"kernel": [0.0]}) and "<svg" in draw({"kernel": [7.0]})
-    assert "2 took no longer than an empty call" in draw({"kernel": [0.0, -5.0, 1000.0, 2000.0]})
+    assert "2 of 4 samples of kernel took no longer than an empty call" in draw({"kernel": [0.0, -5.0, 1000.0, 2000.0]})
+
+
+def test_the_median_is_that_of_the_samples_as_they_are():
+    """Samples of 0 are drawn at the bottom and count as 0: the chart says the median that the table beside it does."""
+    root = parsed(samples_chart({"kernel": [0.0, 0.0, 10.0, 15.0]}, title="t", label="time", value_text=lambda value: f"{value:g} ns"))
+    assert [label.text for label in of_class(root, "legend")] == ["kernel: 5 ns"] and "median 5 ns" in root.find(f"{SVG}desc").text
+    assert max(y for _, y in places_of(of_class(root, "dots")[0].get("d"))) > float(of_class(root, "median")[0].get("y1"))
+
+
+def test_points_and_lines_can_be_drawn_alone():
+    """A roofline has points of workloads, and lines of ceilings without marks; title and device stand above."""
+    series = [ChartSeries(name="kernel", xs=SIZES, ys=SIZES, joined=False), ChartSeries(name="roof", xs=SIZES, ys=SIZES, marked=False)]
+    root = parsed(
+        line_chart(series, title="Roofline", subtitle="on a GPU", description="d", x=ChartAxis(label="x"), y=ChartAxis(label="y"))
+    )
+    assert (len(marks(root, 0)), len(marks(root, 1))) == (4, 0)
+    assert [line.get("class") for line in of_class(root, "line") if line.tag == f"{SVG}path"] == ["line mark-1"]
+    assert [text.text for text in root.iter(f"{SVG}text")][:2] == ["Roofline", "on a GPU"]
