@@ -261,7 +261,8 @@ def _findings(findings: Sequence[report_pb2.SanitizerFinding]) -> Iterator[Table
         style = {"error": "red", "warning": "yellow"}.get(severity, "dim")
         count = f" ({finding.count} times)" if finding.count > 1 else ""
         message = plain(one_line(f"{finding.message}{count}", most_chars=_DETAIL_CHARS))
-        rows.append((Text(severity, style), formatting.sanitizer_place(finding), message, formatting.sanitizer_thread(finding)))
+        places = " and ".join(formatting.sanitizer_places(finding))
+        rows.append((Text(severity, style), places, message, formatting.sanitizer_thread(finding)))
     if len(findings) > _FINDINGS_SHOWN:
         rows.append(("", "", f"and {len(findings) - _FINDINGS_SHOWN} more; --json has them all", ""))
     if rows:

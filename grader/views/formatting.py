@@ -308,10 +308,10 @@ def byte_count(size_bytes: int) -> str:
     return f"{size_bytes / size:.3g} {unit}"
 
 
-def sanitizer_place(finding: report_pb2.SanitizerFinding) -> str:
-    """Where a sanitizer saw it: `kernel.cu:31`, and the other line of a race; "" where that is not known."""
+def sanitizer_places(finding: report_pb2.SanitizerFinding) -> list[str]:
+    """Where a sanitizer saw it: `kernel.cu:31`, and the other line of a race; none where that is not known."""
     places = [f"{path}:{line}" for path, line in ((finding.path, finding.line), (finding.other_path, finding.other_line)) if path and line]
-    return " and ".join(dict.fromkeys(places))
+    return list(dict.fromkeys(places))
 
 
 def sanitizer_thread(finding: report_pb2.SanitizerFinding) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -17,7 +18,7 @@ from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.views import access_counts, figures, formatting
 from grader.views.workload_rows import step_times, workload_rows
 from grader_extensions.web.plots.charts import samples_chart
-from grader_extensions.web.report.source_lines import REMARKS, remarks_by_line, shown_sources
+from grader_extensions.web.report.source_lines import line_link, remarks_by_place, shown_sources
 
 LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
 ROWS = 1_000  # of a table
@@ -42,9 +43,8 @@ def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE
     """The submission, which templates read field by field, and what is computed of it. budget: of the charts of samples; the other samples
     are in the raw data."""
     report = submission.report
-    paths = [source.path for source in submission.sources]
     rows, environment = workload_rows(report.trials), report.environment
-    remarks = (*report.build.remarks, report.build.mismatch)
+    sources = shown_sources(submission.sources, remarks_by_place(report))
     wrong = (formatting.wrong_element(element) for trial in report.trials for element in trial.wrong_elements)
     return {
         "submission": submission,
@@ -65,10 +65,11 @@ def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE
         "hidden": {"count": sum(row.hidden for row in rows), "passed": sum(row.hidden and row.passed for row in rows)},
         "wrong": list(itertools.islice(wrong, ROWS)),
         "times": measured(report, budget),
-        "sources": shown_sources(submission.sources, remarks_by_line(report.build.log[:LOG_CHARS], remarks, paths)),
+        "sources": sources,
+        "line_link": partial(line_link, sources),
         "isolation": description(environment.isolation),
         "artifacts": (),  # a site that keeps files of submissions says which
-        "limits": {"rows": ROWS, "log": LOG_CHARS, "output": OUTPUT_CHARS, "remarks": REMARKS},
+        "limits": {"rows": ROWS, "log": LOG_CHARS, "output": OUTPUT_CHARS},
         "score_of": lambda scored: _score(scored, submission.score_kind) if scored.HasField("score") else "",
         "time_of": _time,
         **{module.__name__.rpartition(".")[2]: module for module in (access_counts, figures, formatting)},

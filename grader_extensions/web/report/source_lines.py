@@ -1,8 +1,7 @@
-"""Sources line by line, with the classes of a highlighter and what the compiler says of each line.  Sources are untrusted."""
+"""Sources line by line, with the classes of a highlighter and what compiler and sanitizer say of each line.  Sources are untrusted."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from functools import lru_cache
 
 from markupsafe import Markup, escape
 
-from grader.v1 import submission_pb2
+from grader.v1 import report_pb2, submission_pb2
+from grader.views import formatting
 from grader.views.sanitize import escape_unprintable, one_line
 from sandbox.protocol.source_tokens import PYTHON, C, tokens
 
@@ -38,7 +38,7 @@ _KEYWORDS = {C: frozenset(_C_WORDS.split()), PYTHON: frozenset(_PYTHON_WORDS.spl
 
 @dataclass(frozen=True, slots=True)
 class NumberedLine:
-    """A line. number: from 1; code: escaped, with the highlighter's classes; remarks: of the compiler."""
+    """A line. number: from 1; code: escaped, with the highlighter's classes; remarks: of compiler and sanitizer."""
 
     number: int
     code: Markup
@@ -47,23 +47,23 @@ class NumberedLine:
 
 @dataclass(frozen=True, slots=True)
 class ShownSource:
-    """A file. cut: its end is left out."""
+    """A file. anchor: of its lines, before their numbers; cut: its end is left out."""
 
     path: str
+    anchor: str
     lines: Sequence[NumberedLine]
     cut: bool
 
 
-def shown_sources(files: Sequence[submission_pb2.SourceFile], remarks: Mapping[str, Mapping[int, Sequence[str]]]) -> list[ShownSource]:
-    """The files in their order, as much as the limits allow. remarks: by path and line number."""
+def shown_sources(files: Sequence[submission_pb2.SourceFile], remarks: Mapping[str, Sequence[str]]) -> list[ShownSource]:
+    """The files in their order, as much as the limits allow. remarks: by place, such as `kernel.cu:12`."""
     sources, chars, line_count, highlighted = [], SHOWN_CHARS, SHOWN_LINES, HIGHLIGHTED_CHARS
-    for file in files[:SHOWN_FILES]:
+    for index, file in enumerate(files[:SHOWN_FILES], 1):
         content = "\n".join(file.content[:chars].split("\n")[: max(line_count, 0)])
         coded = _coded(file.path, content, len(content) <= highlighted)
         chars, line_count, highlighted = chars - len(content), line_count - len(coded), highlighted - len(content)
-        of_file = remarks.get(file.path, {})
-        lines = [NumberedLine(number, code, of_file.get(number, ())) for number, code in enumerate(coded, 1)]
-        sources.append(ShownSource(file.path, lines, len(content) < len(file.content)))
+        lines = [NumberedLine(number, code, remarks.get(f"{file.path}:{number}", ())) for number, code in enumerate(coded, 1)]
+        sources.append(ShownSource(file.path, "L" if index == 1 else f"F{index}L", lines, len(content) < len(file.content)))
     return sources
 
 
@@ -97,32 +97,25 @@ def _token(name: str, words: str) -> Markup:
     return Markup('<span class="{}">{}</span>').format(name, words) if name and words else escape(words)
 
 
-REMARKS_OF_LINE, REMARKS = 8, 500
-_LINE_CHARS = 2_000
-# nvcc: `kernel.cu(12): warning #177-D: ...`; g++ and clang: `kernel.cu:12:5: error: ...`; Python: `File "kernel.py", line 12`.
-_PLACES = (
-    re.compile(r"^(?P<path>[^\s():\"]{1,200})\((?P<line>\d{1,7})\): (?P<words>.+)$"),
-    re.compile(r"^(?P<path>[^\s():\"]{1,200}):(?P<line>\d{1,7})(?::\d{1,7})?: (?P<words>.+)$"),
-    re.compile(r"^\s*File \"(?P<path>[^\"]{1,200})\", line (?P<line>\d{1,7})(?P<words>.*)$"),
-)
+def line_link(sources: Iterable[ShownSource], place: str) -> str:
+    """The address of a line such as `kernel.cu:12` on the page; "" where it is not shown."""
+    path, _, line = place.rpartition(":")
+    source = next((source for source in sources if source.path == path), None)
+    return f"#{source.anchor}{line}" if source and line.isdecimal() and 0 < int(line) <= len(source.lines) else ""
 
 
-def remarks_by_line(log: str, remarks: Iterable[str], paths: Sequence[str]) -> dict[str, dict[int, list[str]]]:
-    """Remarks on each line, by the source's path and the line's number from 1; at most REMARKS of it."""
-    by_path: dict[str, dict[int, list[str]]] = {path: defaultdict(list) for path in paths}
-    count = 0
-    for text in (*log.split("\n"), *remarks):
-        if count >= REMARKS:
-            break
-        match = next((match for place in _PLACES if (match := place.match(text[:_LINE_CHARS]))), None)
-        # The path of a source, or one below the directory that it was built in.
-        named = match["path"] if match else ""
-        path = next((path for path in paths if named == path or named.endswith(f"/{path}")), None)
-        if match is None or path is None:
-            continue
-        of_line = by_path[path][int(match["line"])]
-        words = one_line(match["words"].strip(" ,"))
-        if words and words not in of_line and len(of_line) < REMARKS_OF_LINE:
-            of_line.append(words)
-            count += 1
-    return by_path
+REMARKS_OF_LINE = 8
+
+
+def remarks_by_place(report: report_pb2.Report) -> dict[str, list[str]]:
+    """Remarks of compiler and sanitizer on each line, by its place, such as `kernel.cu:12`."""
+    remarks = [(f"{note.file}:{note.line}", f"{note.severity}: {note.message}") for note in report.build.diagnostics]
+    remarks += [text.partition(": ")[::2] for text in (*report.build.remarks, report.build.mismatch)]
+    for finding in report.profile.findings:
+        words = f"{formatting.words(finding, 'severity')}: {finding.message}"
+        remarks += [(place, words) for place in formatting.sanitizer_places(finding)]
+    by_place: dict[str, list[str]] = defaultdict(list)
+    for place, words in remarks:
+        if one_line(words) not in by_place[place] and len(by_place[place]) < REMARKS_OF_LINE:
+            by_place[place].append(one_line(words))
+    return by_place

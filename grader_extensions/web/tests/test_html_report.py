@@ -30,12 +30,11 @@ from grader_extensions.web.report import report_file as report_module
 from grader_extensions.web.report.content import ChartBudget
 from grader_extensions.web.report.report_file import environment, report_file
 from grader_extensions.web.report.source_lines import (
-    REMARKS,
     REMARKS_OF_LINE,
     SHOWN_CHARS,
     SHOWN_FILES,
     classed,
-    remarks_by_line,
+    remarks_by_place,
     shown_sources,
 )
 from tests import fakes
@@ -239,33 +238,36 @@ def test_sources_that_are_made_to_be_large_make_no_large_page(files):
     assert visible.count('<span class="t-') < 100_000
 
 
-def test_a_log_of_many_remarks_has_a_bound():
-    """On one line, and in all; other files than the submission's, and lines that there are not, are nobody's."""
-    log = "\n".join(f"k.cu({line}): warning: {number}" for line in range(1, 200) for number in range(20))
-    found = remarks_by_line(log, (), ["k.cu"])["k.cu"]
-    assert max(map(len, found.values())) == REMARKS_OF_LINE and sum(map(len, found.values())) == REMARKS
-    others = remarks_by_line("/usr/include/k.h(1): error: x\n../k.cu.old:1: error: x\nk.cu:99999999999: error: x", (), ["k.cu"])
-    assert not others["k.cu"]
+def test_a_finding_is_below_its_line_and_links_to_it():
+    """Errors and warnings of compilers, remarks of the build, and both lines of a race; a place that is not shown is no link."""
+    found = graded()
+    report, message = found.report, "Line 1 is written and line 2 read"
+    report.build.diagnostics.add(file="k.cu", line=2, severity="error", message="no ;")
+    report.build.remarks[:] = ["k.cu:2: a flag: was ignored", "plain", "k.cu:99999999999: no"]
+    report.profile.findings.add(
+        severity=report_pb2.SANITIZER_SEVERITY_ERROR, message=message, path="plain.py", line=1, other_path="k.cu", other_line=2
+    )
+    report.profile.findings.add(message="x", path="header.h", line=3)
+    finding = f"error: {message}"
+    remarks = remarks_by_place(report)
+    assert remarks["k.cu:2"] == ["error: no ;", "a flag: was ignored", finding] and remarks["plain.py:1"] == [finding]
+    page = Elements(report_file(found))
+    links = [attributes["href"] for tag, attributes in page.found if tag == "a" and "tabindex" not in attributes]
+    assert [link for link in links if link.startswith(("#L", "#F"))] == ["#L2", "#F2L1", "#L2"] and {"L2", "F2L1"} <= {
+        attributes.get("id") for _, attributes in page.found
+    }
+    assert page.text.index("Sources") < page.text.index(finding)
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "words"),
-    [
-        ("k.cu(12): warning #177-D: variable \"x\" was declared", 12, "warning #177-D: variable \"x\" was declared"),
-        ("/tmp/build/src/k.cu:3:14: error: expected ';'", 3, "error: expected ';'"),
-        ("k.cu:7: note: here", 7, "note: here"),
-        ("  File \"/work/k.cu\", line 5, in forward", 5, "in forward"),
-    ],
-)  # fmt: skip
-def test_a_compilers_remark_is_next_to_its_line(text, line, words):
-    """As nvcc, g++ and Python write them, with the directory of the build or without."""
-    assert remarks_by_line(text, (), ["k.cu"])["k.cu"] == {line: [words]}
+def test_remarks_of_a_line_have_a_bound():
+    report = report_pb2.Report(build=report_pb2.Build(remarks=[f"k.cu:2: {number}" for number in range(99)]))
+    assert len(remarks_by_place(report)["k.cu:2"]) == REMARKS_OF_LINE
 
 
 def test_lines_have_the_numbers_that_compilers_give_them():
     """Blank lines, tabs, CR LF, lines that only Unicode takes for one; a docstring over lines keeps its class on each."""
     content_ = '\n\n"""a\r\nb\u2028c\x0cd"""\n\tx = 1\n'
-    [found] = shown_sources([submission_pb2.SourceFile(path="k.py", content=content_)], {"k.py": {5: ["here"]}})
+    [found] = shown_sources([submission_pb2.SourceFile(path="k.py", content=content_)], {"k.py:5": ["here"]})
     assert [line.number for line in found.lines] == [1, 2, 3, 4, 5, 6] and found.lines[4].remarks == ["here"]
     assert [str(found.lines[index].code) for index in (2, 3)] == [
         '<span class="t-s">&#34;&#34;&#34;a</span>',
@@ -345,7 +347,7 @@ def test_counts_of_accesses_are_the_terminals_tables() -> None:
 READERS: dict[str, Callable[[str], object]] = {
     "C++": lambda text: shown_sources(submitted(text).sources, {}),
     "Python": lambda text: shown_sources(submitted(text, "k.py").sources, {}),
-    "remarks": lambda text: remarks_by_line(text, [text], ["k.cu", "k.py"]),
+    "remarks": lambda text: remarks_by_place(report_pb2.Report(build=report_pb2.Build(remarks=[text], mismatch=text))),
 }
 PATTERNS = {pattern: where for where, pattern in patterns(submit_page)}
 
