@@ -21,14 +21,13 @@ from grader.peers import PeerCount, PeerLimits
 from grader.v1 import report_pb2, submission_pb2
 from grader.verdict.scores import Estimate, ratio_of_medians
 from grader.views import formatting
-from grader_extensions.web.report.content import when
+from grader_extensions.web.report.content import verdict_color, when
 from grader_extensions.web.site import PageAbsent, Site, TooBusy, counted, sentence, whole_number
 from grader_extensions.web.views import PAGE_SIZE
 
 # The list shows what ListSubmissions answers to the same caller.
 
 VERDICTS = tuple(sorted(verdict.name for verdict in Verdict))
-_VERDICT_COLORS = {report_pb2.VERDICT_UNSPECIFIED: "", report_pb2.VERDICT_ACCEPTED: "good"}
 
 
 def row(submission: submission_pb2.Submission) -> dict[str, Any]:
@@ -40,14 +39,13 @@ def row(submission: submission_pb2.Submission) -> dict[str, Any]:
         "problem": submission.problem.rpartition("/")[2],
         "competition": submission.competition.rpartition("/")[2],
         "verdict": formatting.verdict_or_state(submission),
-        "color": _VERDICT_COLORS.get(submission.report.verdict, "bad"),
+        "color": verdict_color(submission.report.verdict),
         "score": formatting.score(submission.score, submission.score_low, submission.score_high, submission.score_kind) + over
         if submission.HasField("score")
         else "",
         "withdrawn": formatting.withdrawal(submission),
         "mode": formatting.words(submission, "mode"),
         "language": submission.language,
-        "device": submission.device_kind,
         "time": when(submission.create_time.ToDatetime(tzinfo=UTC)),
     }
 

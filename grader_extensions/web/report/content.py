@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +17,7 @@ from grader.isolations import description
 from grader.v1 import rejudge_pb2, report_pb2, submission_pb2
 from grader.views import access_counts, figures, formatting
 from grader.views.workload_rows import step_times, workload_rows
-from grader_extensions.web.plots.charts import samples_chart
+from grader_extensions.web.plots.charts import ChartAxis, ChartSeries, line_chart, samples_chart, unresolved_samples
 from grader_extensions.web.report.source_lines import line_link, remarks_by_place, shown_sources
 
 LOG_CHARS, OUTPUT_CHARS = 64_000, 16_000
@@ -56,7 +56,7 @@ def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE
         "state": formatting.state_name(submission).lower(),
         "verdict": formatting.verdict_name(report),
         "headline": formatting.headline(submission),
-        "accepted": report.verdict == report_pb2.VERDICT_ACCEPTED,
+        "color": verdict_color(report.verdict),
         "withdrawn": formatting.withdrawal(submission),
         "flags": flags(report.flags),
         "steps": step_times(submission),
@@ -72,6 +72,7 @@ def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE
         "limits": {"rows": ROWS, "log": LOG_CHARS, "output": OUTPUT_CHARS},
         "score_of": lambda scored: _score(scored, submission.score_kind) if scored.HasField("score") else "",
         "time_of": _time,
+        "verdict_color": verdict_color,
         **{module.__name__.rpartition(".")[2]: module for module in (access_counts, figures, formatting)},
     }
 
@@ -79,6 +80,11 @@ def submission(submission: submission_pb2.Submission, budget: ChartBudget = FILE
 def flags(names: Sequence[str]) -> list[dict[str, str]]:
     """Flags with their meanings."""
     return [{"name": name, "meaning": meaning} for name, meaning in formatting.flags(names)]
+
+
+def verdict_color(verdict: int) -> str:
+    """The class of a verdict in the style sheet; "" of none yet."""
+    return "" if verdict == report_pb2.VERDICT_UNSPECIFIED else "good" if verdict == report_pb2.VERDICT_ACCEPTED else "bad"
 
 
 def when(time: datetime) -> dict[str, str]:
@@ -104,13 +110,16 @@ def measured(report: report_pb2.Report, budget: ChartBudget) -> dict[str, Any] |
     if not shown:
         return None
     baselines = formatting.baselines(name for row in shown for name in (*row.baselines, *row.reported_baselines))
+    host_clock = any(row.clock == report_pb2.CLOCK_HOST for row in shown)
+    rates = [(row.workload_id, rates) for row in shown if (rates := figures.throughput(row, report.environment.ceilings)) is not None]
     drawn = _sample_charts(shown, budget)
     return {
-        "host_clock": any(row.clock == report_pb2.CLOCK_HOST for row in shown),
+        "host_clock": host_clock,
         "workloads": [(row, [_baseline_times(row, name) for name in baselines]) for row in shown],
         "baselines": baselines,
-        "rates": [(row.workload_id, rates) for row in shown if (rates := figures.throughput(row, report.environment.ceilings)) is not None],
-        "plots": [(row.workload_id, plot) for row, plot in zip(shown, drawn, strict=False) if plot],
+        "rates": [] if host_clock else rates,  # those of a CPU say nothing of a GPU
+        "overviews": _overview_charts(shown, report.environment.ceilings),
+        "plots": [(row.workload_id, *plot) for row, plot in zip(shown, drawn, strict=False) if plot],
         "left_out": sum(1 for row in shown[len(drawn) :] if row.certified.sample_durations_ns),
     }
 
@@ -127,8 +136,9 @@ def _baseline_times(measurement: report_pb2.Measurement, name: str) -> dict[str,
     }
 
 
-def _sample_charts(measurements: Sequence[report_pb2.Measurement], budget: ChartBudget) -> list[Markup]:
-    """The samples of the kernel and its baselines, a chart for each of the first workloads; empty in the basic view, which has none."""
+def _sample_charts(measurements: Sequence[report_pb2.Measurement], budget: ChartBudget) -> list[tuple[Markup, str] | None]:
+    """The samples of the kernel and its baselines, a chart for each of the first workloads, with a sentence on those of 0; None in the
+    basic view, which has none."""
     omitted_count = math.ceil(max(0, len(measurements) - budget.workload_count) / ROWS_OF_A_CHART)
     chart_count, charts = max(0, budget.chart_count - omitted_count), []
     shown = [(row, {"kernel": row.certified, **row.baselines}) for row in measurements[:chart_count]]
@@ -138,5 +148,37 @@ def _sample_charts(measurements: Sequence[report_pb2.Measurement], budget: Chart
             name: [float(time) for time in series[name].sample_durations_ns] for name in ("kernel", *formatting.baselines(row.baselines))
         }
         title = f"Samples of {row.workload_id}, in the order taken"
-        charts.append(Markup(samples_chart(times, title=title, label="time", value_text=formatting.time, most_samples=most_samples)))
+        chart = samples_chart(times, title=title, label="time", value_text=formatting.time, most_samples=most_samples)
+        charts.append((Markup(chart), unresolved_samples(times)) if chart else None)
     return charts
+
+
+def _overview_charts(rows: Sequence[report_pb2.Measurement], ceilings: Mapping[str, float]) -> list[Markup]:
+    """The roofline, where the device's ceilings and the problem's work are known, and times over sizes, where there are several sizes."""
+    times: dict[str, list[tuple[report_pb2.DeclaredWork, float]]] = {}  # certified, in seconds
+    for name in ("kernel", *formatting.baselines(name for row in rows for name in row.baselines)):
+        samples = ((row.declared_work, row.certified if name == "kernel" else row.baselines.get(name)) for row in rows)
+        points = ((work, figures.seconds_of(of.median_duration)) for work, of in samples if of is not None and work.moved_bytes)
+        times[name] = [(work, seconds) for work, seconds in points if seconds > 0]
+    works, charts = [work for timed in times.values() for work, _ in timed], []
+    roofs, bandwidth = figures.compute_ceilings(ceilings, works[0].dtype) if works else [], ceilings.get(figures.BYTES_PER_S, 0.0)
+    if roofs and bandwidth > 0 and all(work.flops > 0 for work in works):
+        series = []
+        for name, timed in times.items():
+            intensities = [work.flops / work.moved_bytes for work, _ in timed]
+            rates = [work.flops / seconds / 1e12 for work, seconds in timed]
+            series.append(ChartSeries(name=name, xs=intensities, ys=rates, joined=False))
+        ends = [*(x for line in series for x in line.xs), *(rate / bandwidth for _, rate in roofs)]
+        for unit, rate in roofs:
+            corners = (min(ends) / 2, rate / bandwidth, max(ends) * 2)
+            series.append(ChartSeries(name=unit, xs=corners, ys=[min(x * bandwidth, rate) / 1e12 for x in corners], marked=False))
+        words, x, y = "by certified times and declared work", ChartAxis(label="FLOP/byte", log=True), ChartAxis(label="TFLOP/s", log=True)
+        charts.append(line_chart(series, title="Roofline", subtitle=words, description=formatting.ceilings(ceilings), x=x, y=y))
+    if len({work.moved_bytes for work in works}) > 1:
+        series = [
+            ChartSeries(name=name, xs=[work.moved_bytes / 1e6 for work, _ in timed], ys=[seconds * 1e6 for _, seconds in timed])
+            for name, timed in times.items()
+        ]
+        x, y = ChartAxis(label="MB that the problem moves", log=True), ChartAxis(label="us", log=True)
+        charts.append(line_chart(series, title="Time over size", description="Certified medians by workload", x=x, y=y))
+    return [Markup(chart) for chart in charts]

@@ -131,7 +131,7 @@ def test_a_report_holds_all_that_a_reader_asks_for():
     assert "chart samples" in charts
     assert all(attributes.get("role") == "img" for tag, attributes in page.found if tag == "svg")
     order = [
-        words.index(heading) for heading in ("Timeline StepSeconds", "Workloads Workload", "Times Medians", "Build Built", "Raw data All")
+        words.index(heading) for heading in ("Workloads Workload", "Times Medians", "Build Built", "Timeline StepSeconds", "Raw data All")
     ]
     assert order == sorted(order)
 
@@ -180,7 +180,7 @@ def test_the_charts_of_samples_have_a_budget():
         one.certified.CopyFrom(samples(*range(1_000_000, 1_000_400)))
     times = content.submission(found, ChartBudget(chart_count=2, sample_count=240, workload_count=99))["times"]
     assert len(times["plots"]) == 2 and times["left_out"] == 6 and len(times["workloads"]) == 8
-    assert all("of 400 samples, one in 10 is drawn" in plot for _, plot in times["plots"])  # two charts of three series
+    assert all("of 400 samples, one in 10 is drawn" in plot for _, plot, _ in times["plots"])  # two charts of three series
     times = content.submission(found)["times"]
     assert len(times["plots"]) == 8 and times["left_out"] == 0 and "of 400 samples." in times["plots"][0][1]
 
@@ -301,6 +301,51 @@ def test_sources_are_coloured(path, text, shown):
 @given(st.text(alphabet="aR\"'\\/*()#@ \n1.e+-", max_size=200), st.sampled_from(["k.cu", "k.py"]))
 def test_colouring_changes_no_text(text, path):
     assert "".join(part for _, part in classed(path, text)) == text
+
+
+def of_sizes(clock):
+    """A report of two workloads with different sizes."""
+    found = graded()
+    found.report.measurements.add().CopyFrom(found.report.measurements[0])
+    found.report.measurements[1].declared_work.moved_bytes *= 4
+    for one in found.report.measurements:
+        one.clock = clock
+    return found
+
+
+def test_a_device_with_ceilings_has_a_roofline_and_sizes_have_a_chart():
+    """Where either is not known, there is no chart of it; one size is no line."""
+    titles = ("<title>Roofline</title>", "<title>Time over size</title>")
+    found = of_sizes(report_pb2.CLOCK_DEVICE_EVENTS)
+    assert all(title in report_file(found) for title in titles)
+    assert [title in report_file(graded()) for title in titles] == [True, False]
+    found.report.environment.ceilings.clear()
+    assert [title in report_file(found) for title in titles] == [False, True]
+    found.report.measurements[0].ClearField("declared_work")
+    assert not any(title in report_file(found) for title in titles)
+
+
+def test_no_table_of_an_emulated_device_has_columns_of_dashes():
+    """Its times are those of a CPU, so there are neither speedups nor rates; the control has a device's clock."""
+    by_device, by_host = (Elements(report_file(of_sizes(clock))).text for clock in (report_pb2.CLOCK_DEVICE_EVENTS, report_pb2.CLOCK_HOST))
+    for heading in ("Speedup, certified", "Speedup by do_bench", "FLOP/byteNearest"):
+        assert heading in by_device and heading not in by_host
+
+
+def test_judgements_are_listed_where_there_are_several():
+    found = graded()
+    found.judgements.add(sequence=1, verdict=report_pb2.VERDICT_WRONG_ANSWER)
+    assert "Judgements" not in report_file(found)
+    found.judgements.add(sequence=2, verdict=report_pb2.VERDICT_ACCEPTED)
+    assert '<th scope="row" class="bad">WRONG_ANSWER</th>' in report_file(found) and "Judgements" in report_file(found)
+
+
+def test_no_sentence_is_in_a_table_that_scrolls():
+    """A phone shows a part of a wide table, but all of the sentences on it."""
+    text = report_file(graded())
+    tables = "".join(re.findall(r"<table.*?</table>", text, re.S))
+    for words in ("<caption", "Certified: by the judge", "own kernels:", "As the compiler says"):
+        assert words not in tables and (words in text or words == "<caption")
 
 
 def test_hidden_workloads_are_a_count():
