@@ -7,6 +7,7 @@ set -euo pipefail
 kind=$1 venv=$2
 shift 2
 cpu_index=https://download.pytorch.org/whl/cpu
+readonly SIZE_GB=3
 
 log() { printf '[setup] %s\n' "$*"; }
 
@@ -80,11 +81,41 @@ has_cpu_build() {
     [[ $versions == *"$1"* ]]
 }
 
-# Install the packages named by these words for pip, with the versions of constraints.txt. pip writes to the log; a terminal gets one line.
+# Set uv to its command, with the sources that pip is configured for, or to nothing: where pip does not offer it, or has a proxy of its own.
+find_uv() {
+    local name value word
+    uv=()
+    "$venv/bin/python" -m pip install --quiet --only-binary :all: --timeout 10 --retries 1 --disable-pip-version-check -c constraints.txt \
+        "$@" uv >>"$pip_log" 2>&1 || return 0
+    uv=("$venv/bin/python" -m uv pip install --python "$venv/bin/python" --index-strategy unsafe-best-match --no-progress)
+    while IFS== read -r name value; do
+        value=${value//\\n/ }
+        case ${name##*.} in
+        index-url | extra-index-url | find-links | constraint) for word in ${value//\'/}; do uv+=("--${name##*.}" "$word"); done ;;
+        no-index | proxy | client-cert) uv=() && return ;;
+        esac
+    done < <("$venv/bin/python" -m pip config list)
+}
+
+# Install the packages named by these words for pip, with the versions of constraints.txt: with uv in a fifth of the time, with pip where
+# that fails. Both write to the log; a terminal gets one line.
 install() {
-    local progress=(cat)
-    [ ! -t 1 ] || progress=(awk '/^ *Collecting/ { printf "\r[setup] %d packages", ++count > "/dev/stderr" } { print } END { if (count) print "" > "/dev/stderr" }')
-    "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt "$@" 2>&1 | "${progress[@]}" >>"$pip_log"
+    local progress=(cat) pip=("$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off)
+    [ ! -t 1 ] || progress=(awk '/^ *(Collecting|Downloaded) / { printf "\r[setup] %d packages", ++count > "/dev/stderr" } { print } END { if (count) print "" > "/dev/stderr" }')
+    if [ ${#uv[@]} -gt 0 ] && "${uv[@]}" -c constraints.txt "$@" 2>&1 | "${progress[@]}" >>"$pip_log"; then return; fi
+    "${pip[@]}" -c constraints.txt "$@" 2>&1 | "${progress[@]}" >>"$pip_log"
+}
+
+# Say why pip failed, and what to do.
+explain() {
+    if grep -q "No space left" "$pip_log"; then
+        log "the disk is full; free $SIZE_GB GB where $venv lies, then run the same command again"
+    elif grep -qE "name resolution|Name or service not known|unreachable|Connection (refused|timed out|to .* timed out)|ProxyError" "$pip_log"; then
+        log "no answer from the package index; check the network, or name a mirror: make setup PIP_ARGS='--index-url URL'. The log: $pip_log"
+    else
+        log "pip failed: $(grep -iE "^ *error|No module" "$pip_log" | grep -v subprocess-exited | tail -n 1 | sed "s,^ *,,");" \
+            "the rest is in $pip_log; if pip itself is broken, rm -rf $venv and run the same command again"
+    fi
 }
 
 # Install PyTorch's CPU build where there is no NVIDIA driver. Only torch comes from its index; what it depends on does not.
@@ -104,6 +135,11 @@ install_cpu_torch() {
     fi
 }
 
+free_kb=$(df -Pk "$(dirname "$venv")" | awk 'END { print $4 }')
+if [ ! -e "$venv/.ready-run" ] && [ "$free_kb" -lt $((SIZE_GB * 1000000)) ]; then
+    log "only $((free_kb / 1000)) MB are free where $venv lies; free $SIZE_GB GB there, then run the same command again" >&2
+    exit 1
+fi
 if [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import pip' 2>/dev/null; then
     require "$venv/bin/python"
 else
@@ -117,14 +153,20 @@ extras="[all]"
 [ "$kind" = run ] || extras="[all,$kind]"
 pip_log=$venv/setup.log
 : >"$pip_log"
-log "installing what grader$extras needs into $venv: at first about 2 minutes and 3 GB; pip's log: $pip_log"
+log "installing what grader$extras needs into $venv: at first about a minute and $SIZE_GB GB; pip's log: $pip_log"
 started=$SECONDS
 [ "$(id -u)" != 0 ] || export PIP_ROOT_USER_ACTION=ignore
+find_uv "$@"
 install_cpu_torch "$@"
 if ! install "$@" -e ".$extras" -e ./grader_extensions; then
-    log "pip failed: $(grep -iE "^ *error|No module" "$pip_log" | grep -v subprocess-exited | tail -n 1 | sed "s,^ *,,"); all that it said is in $pip_log" >&2
+    explain >&2
     exit 1
 fi
+# uv leaves the bytecode out, and boxes can't write it. Headers compile on the other core.
+modules="torch.utils.cpp_extension, triton.runtime.interpreter, grader.server.main, sandbox.judge.lane, sandbox.runner.run, numba.cuda"
+PYTHONDONTWRITEBYTECODE="" "$venv/bin/python" -c "import $modules" >>"$pip_log" 2>&1 &
+"$venv/bin/python" -m grader_extensions.fast_torch_build.precompile || true
+wait
 touch "$venv/.ready-$kind"
 [ "$kind" = run ] || touch "$venv/.ready-run"
 log "ready after $((SECONDS - started)) s"
