@@ -90,8 +90,7 @@ async def demo(target: Target) -> Exit:
                 raise failures.exceptions[0] from None
             status.update("checking the wrong kernels in their own processes, as other harnesses do")
             kind = devices.CUDA if device.startswith(devices.CUDA) else devices.EMULATED
-            for kernel in wrong:
-                kernel.in_process = await _checked_in_process(kernel, kind)
+            await asyncio.gather(*(_check_in_process(kernel, kind) for kernel in wrong))
     print_parts(_summary(kernels, wrong))
     return Exit.DONE if all(kernel.as_expected for kernel in kernels) else Exit.OTHER_VERDICT
 
@@ -136,14 +135,14 @@ async def _isolation(choice: str) -> list[Text]:
     return [plain(f"isolation: {description(used)}", "bold yellow" if unsafe else ""), *(plain(f"  for {line}") for line in stronger)]
 
 
-async def _checked_in_process(kernel: Kernel, kind: str) -> int:
-    """The exit code of a check that shares the kernel's process. Without a box: only the demo's own kernels come here."""
+async def _check_in_process(kernel: Kernel, kind: str) -> None:
+    """Note the exit code of a check that shares the kernel's process. Without a box: only the demo's own kernels come here."""
     command, null = (sys.executable, "-m", IN_PROCESS, str(kernel.path), kind), subprocess.DEVNULL
     checking = await asyncio.create_subprocess_exec(*command, cwd=EXAMPLES.parent, stdout=null, stderr=null, start_new_session=True)
     try:
-        return await asyncio.wait_for(checking.wait(), IN_PROCESS_S)
+        kernel.in_process = await asyncio.wait_for(checking.wait(), IN_PROCESS_S)
     except TimeoutError:  # a hanging kernel is noticed in its process, too
-        return REFUSED
+        kernel.in_process = REFUSED
     finally:
         with suppress(ProcessLookupError):
             os.killpg(checking.pid, signal.SIGKILL)
