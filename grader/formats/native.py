@@ -255,7 +255,7 @@ class _ProblemFile(StrictModel):
             raise ValueError(f"a problem has 1 to {OUTPUT_LIMIT} outputs and inputs with role = 'inout'; this one has {output_count}")
         names = [tensor.name for tensor in tensors]
         if len(set(names)) != len(names):
-            raise ValueError("two tensors have the same name; rename one")
+            raise ValueError(f"two tensors are called {max(names, key=names.count)!r}; rename one (in place: role = 'inout')")
         if len({workload.id for workload in self.workloads}) != len(self.workloads):
             raise ValueError("two workloads have the same id; rename one")
         return self

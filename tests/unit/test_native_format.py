@@ -37,7 +37,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     [
         ('axes = ["n"]', 'axes = ["m"]', "'n', which is not in axes; add it there"),
         ("axes = { n = 64 }", "axes = { }", "must give exactly the axes"),
-        ('name = "c"', 'name = "a"', "same name"),
+        ('name = "c"', 'name = "a"', "two tensors are called 'a'"),
         ('id = "secret33"', 'id = "n64"', "same id"),
         ('title = "A sum"', 'titel = "A sum"', "titel: is not a key here; did you mean 'title'?"),
         ('axes = ["n"]', 'axes = ["n"]\ntolerance = { atoll = 1.0 }', "tolerance.atoll: is not a key here; did you mean 'atol'?"),
@@ -230,7 +230,7 @@ def test_an_input_may_be_the_output_too(tmp_path):
         ('shape = ["n"], role', "shape = [], role", "'p' has no axes, so it goes by value and can't be changed in place; give it an axis"),
         (', role = "inout"', "", "a problem has 1 to 8 outputs and inputs with role = 'inout'; this one has 0"),
         ("inout", "in", "inputs.0.role: "),
-        ('axes = ["n"]\n', 'axes = ["n"]\noutputs = [{ name = "p", shape = ["n"] }]\n', "two tensors have the same name"),
+        ('axes = ["n"]\n', 'axes = ["n"]\noutputs = [{ name = "p", shape = ["n"] }]\n', "two tensors are called 'p'"),
     ],
 )
 def test_what_can_not_be_changed_in_place_is_refused(tmp_path, old, new, said):
