@@ -84,10 +84,8 @@ def parser() -> argparse.ArgumentParser:
     text = "let scripts of these sites call the API over HTTP, such as https://board.example.org; *: of all, where keys are required (none)"
     add("--http-allow-origin", metavar="ORIGIN", nargs="+", help=text)
     add("--public-url", metavar="URL", help="where browsers reach the pages, such as https://grader.example.org")
-    text = "where users reach the API, as pages print it (by --public-url where a proxy has this port, else as the page was reached)"
-    add("--api-address", metavar="HOST:PORT", help=text)
-    text = "proxies in front of this server: callers of the web port are counted by their X-Forwarded-For, and need keys (none)"
-    add("--trusted-proxy", metavar="ADDRESS", nargs="+", help=text)
+    add("--api-address", metavar="HOST:PORT", help="where users reach the API, for pages to print (by the certificate or --public-url)")
+    add("--trusted-proxy", metavar="ADDRESS", nargs="+", help="proxies whose X-Forwarded-For names the caller; keys are then required")
     add("--oidc-issuer", metavar="URL", help="let users sign in to pages with this OpenID Connect provider, which has a discovery document")
     add("--oidc-client-id", metavar="ID", help="this server's client id at the provider")
     add("--oidc-client-secret-file", metavar="FILE", help="the client's secret; the file must not be readable for everybody")

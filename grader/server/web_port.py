@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import structlog
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from grader.config import web_address
 from grader.errors import SettingsInvalid
@@ -43,8 +42,7 @@ class LimitedConnection:
         """Count it, or close it."""
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "unix"
-        # The connections of a proxy are of many callers.
-        self._address = f"{address} {id(self)}" if address in self._count.limits.proxies else network_of(address)
+        self._address = f"{address} {id(self)}" if address in self._count.limits.proxies else network_of(address)  # of many callers
         if self._count.enter(self._address):
             self._inner = self._make()
             self._inner.connection_made(transport)
@@ -93,12 +91,11 @@ async def web_serving(address: str, app: web.Application, *, limits: PeerLimits 
     """
 
     @web.middleware
-    async def from_caller(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def from_caller(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         caller = caller_of(request.remote or "", request.headers.getall("X-Forwarded-For", []), limits.proxies)
         return await handler(request if caller == request.remote else request.clone(remote=caller))
 
-    if limits.proxies:
-        app.middlewares.append(from_caller)
+    app.middlewares.append(from_caller)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_GRACE_S, keepalive_timeout=header_s)
     await runner.setup()
     listening: asyncio.Server | None = None

@@ -59,7 +59,6 @@ def routes_of(server: ServerContext, provider: IdentityProvider | None) -> list[
         open_server=not settings.asks_keys and loopback(f"{host}:0"),
         templates=environment(),
         api_address=api_address(settings),
-        asks_keys=settings.asks_keys,
         sessions=Sessions(server.gate, service.ledger.now) if server.gate is not None else None,
         public_url=settings.public_url.rstrip("/"),
     )

@@ -78,7 +78,7 @@ class ProblemPages:
             site.now(),
             baselines=rows,
             server=site.api_address.seen_by(request),
-            login=site.api_address.login(request) if site.asks_keys else "",
+            login=site.api_address.login(request) if site.sessions is not None else "",
         )
         return await site.page(request, "problem.html", shown)
 

@@ -8,7 +8,7 @@ import re
 import shlex
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -123,12 +123,11 @@ class ApiAddress:
         reader_host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
         if self.public or not host or port == "0":
             return shlex.quote(self.public or UNKNOWN_ADDRESS)
-        if loopback(self.listen):  # else there is a proxy before it
-            if not asked_from_here(request.host, request.headers):
-                return UNKNOWN_ADDRESS
-            if self.names is None:
-                return shlex.quote(self.listen)
-        elif host in _EVERY_ADDRESS:  # the reader's browser knows one of them
+        if loopback(self.listen) and not asked_from_here(request.host, request.headers):
+            return UNKNOWN_ADDRESS  # there is a proxy before it
+        if loopback(self.listen) and self.names is None:
+            return shlex.quote(self.listen)
+        if host in _EVERY_ADDRESS:  # the reader's browser knows one of them
             host = reader_host
         if self.names and not {host, f"*.{host.partition('.')[2]}"} & set(self.names):
             host = next((name for name in self.names if loopback(f"{name}:0") == loopback(f"{reader_host}:0")), "")
@@ -147,10 +146,9 @@ def api_address(settings: Settings) -> ApiAddress:
     address = ApiAddress(listen="" if settings.insecure_no_tls else settings.listen, public=public)
     if settings.tls_certificate is None:
         return address
-    certificate, names = x509.load_pem_x509_certificate(settings.tls_certificate.read_bytes()), list[str]()
-    with suppress(x509.ExtensionNotFound):
-        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        names = [str(name.value) for name in alternatives]
+    certificate = x509.load_pem_x509_certificate(settings.tls_certificate.read_bytes())
+    extensions = [extension.value for extension in certificate.extensions]
+    names = [str(name.value) for value in extensions if isinstance(value, x509.SubjectAlternativeName) for name in value]
     return replace(address, names=names, self_signed=certificate.issuer == certificate.subject)
 
 
@@ -164,7 +162,6 @@ class Site:
     open_server: bool
     templates: jinja2.Environment
     api_address: ApiAddress = field(default_factory=ApiAddress)
-    asks_keys: bool = False
     sessions: Sessions | None = None
     public_url: str = ""
 

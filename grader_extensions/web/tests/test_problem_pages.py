@@ -91,7 +91,7 @@ NAMES = ("localhost", "vm", "*.lab.example")  # of a certificate
 async def test_the_command_names_this_server(open_site, address, host, server, asks_keys):
     """As the reader reaches it; where only an operator knows the address, the page states that."""
     address = ApiAddress(listen=address) if isinstance(address, str) else address
-    async with open_site(api_address=address, asks_keys=asks_keys) as here:
+    async with open_site(api_address=address, open_server=not asks_keys) as here:
         _, text = await here.get(PAGE, Host=host)
         assert f"grader-cli submit sum_torch.cu --problem sum --server {server}</pre>" in text
         assert (f"grader-cli login --server {server}\n" in text) is asks_keys and "a;b" not in text
@@ -102,7 +102,7 @@ async def test_the_command_names_this_server(open_site, address, host, server, a
 async def test_the_command_to_log_in_names_the_certificate(open_site, self_signed):
     """Where it vouches for itself, and says where it and the key come from."""
     address = ApiAddress(listen="0.0.0.0:50551", names=("vm",), self_signed=self_signed)
-    async with open_site(api_address=address, asks_keys=True) as here:
+    async with open_site(api_address=address) as here:
         _, text = await here.get(PAGE, Host="vm")
         assert f"grader-cli login --server vm:50551{' --ca FILE' if self_signed else ''}\n" in text
         assert ("FILE is the server's certificate" in text) is self_signed and "requires a key" in text
