@@ -310,10 +310,11 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How many are taken up before a submission, and how long that takes; None where nothing is known of it."""
+    """How many are taken up before a submission, and how long that takes; None where nothing is known of it. no_worker: nothing is."""
 
     ahead_count: int
     estimated_s: float | None
+    no_worker: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -303,10 +303,8 @@ def artifact_to_proto(
 
 def position_to_proto(position: Position) -> submission_pb2.QueuePosition:
     """Convert a place in the queue; the estimate in whole seconds, for it is no better."""
-    estimated_s = position.estimated_s
-    return submission_pb2.QueuePosition(
-        ahead_count=position.ahead_count, estimated_duration=Duration(seconds=round(estimated_s)) if estimated_s is not None else None
-    )
+    estimate = None if position.estimated_s is None else Duration(seconds=round(position.estimated_s))
+    return submission_pb2.QueuePosition(ahead_count=position.ahead_count, estimated_duration=estimate, no_worker=position.no_worker)
 
 
 def placed_event(position: Position, sequence: int, submission: Submission, now: datetime) -> submission_pb2.SubmissionEvent:

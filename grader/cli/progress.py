@@ -248,6 +248,7 @@ class GradingStages:
             return []
         ahead_count, before = position.ahead_count, self._ahead_count
         self._stage.detail = f"{ahead_count} ahead" if ahead_count else "next"
+        self._stage.detail += ", but no worker is joined" if position.no_worker else ""
         if position.HasField("estimated_duration"):
             seconds = position.estimated_duration.seconds
             self._stage.detail += f", about {seconds} s" if seconds < 100 else f", about {round(seconds / 60)} min"

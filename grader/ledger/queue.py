@@ -139,7 +139,7 @@ def take_first(connection: sa.Connection, submission_id: str) -> bool:
 
 
 def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
-    """Where each one that waits is. Those for another kind of device are not in its way."""
+    """Where each one that waits is. Those for another kind of device are not in its way. lane_count: 0 where no worker is joined."""
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for mode, kind, took_s in of.recent:
         seconds[mode, _base(kind)].append(took_s)
@@ -147,7 +147,7 @@ def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
     left_s: defaultdict[str, float] = defaultdict(float)  # by kind of device, of which there are few
     for mode, kind, ran_s in of.running:
         left_s[_base(kind)] += max(mean_s.get((mode, _base(kind)), 0.0), ran_s) - ran_s
-    lanes = max(lane_count, len(of.running), 1)
+    lanes = max(lane_count, len(of.running))
     counts: Counter[str] = Counter()
     ahead_s: defaultdict[str, float] = defaultdict(float)
     by_id = {}
@@ -156,9 +156,9 @@ def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:
         own_s = mean_s.get((mode, base))
         meets = {base, ""} if base else {"", *counts, *left_s}
         estimated_s = None
-        if own_s is not None:
+        if own_s is not None and lanes:
             estimated_s = sum(ahead_s.get(kind, 0.0) + left_s.get(kind, 0.0) for kind in meets) / lanes
-        by_id[submission_id] = Position(ahead_count=sum(counts[kind] for kind in meets), estimated_s=estimated_s)
+        by_id[submission_id] = Position(ahead_count=sum(counts[kind] for kind in meets), estimated_s=estimated_s, no_worker=not lanes)
         counts[base] += 1
         ahead_s[base] += own_s or 0.0
     return by_id

@@ -83,13 +83,13 @@ class Positions:
             loop = asyncio.get_running_loop()
             began_s = loop.time()
             snapshot = await self._ledger.queue()
-            self._known = positions(snapshot, max(1, self._lane_count()))
+            self._known = positions(snapshot, self._lane_count())
             self._read_s, self._took_s = began_s, loop.time() - began_s
 
 
 def differs(position: Position, before: Position | None) -> bool:
     """Return whether the position differs enough from the last one that was sent."""
-    if before is None or position.ahead_count != before.ahead_count:
+    if before is None or (position.ahead_count, position.no_worker) != (before.ahead_count, before.no_worker):
         return True
     if position.estimated_s is None or before.estimated_s is None:
         return position.estimated_s is not before.estimated_s

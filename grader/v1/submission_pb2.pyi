@@ -158,12 +158,14 @@ class Withdrawal(_message.Message):
     def __init__(self, create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., user: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class QueuePosition(_message.Message):
-    __slots__ = ("ahead_count", "estimated_duration")
+    __slots__ = ("ahead_count", "estimated_duration", "no_worker")
     AHEAD_COUNT_FIELD_NUMBER: _ClassVar[int]
     ESTIMATED_DURATION_FIELD_NUMBER: _ClassVar[int]
+    NO_WORKER_FIELD_NUMBER: _ClassVar[int]
     ahead_count: int
     estimated_duration: _duration_pb2.Duration
-    def __init__(self, ahead_count: _Optional[int] = ..., estimated_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    no_worker: bool
+    def __init__(self, ahead_count: _Optional[int] = ..., estimated_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., no_worker: _Optional[bool] = ...) -> None: ...
 
 class SourceFile(_message.Message):
     __slots__ = ("path", "content")

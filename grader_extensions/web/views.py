@@ -158,7 +158,7 @@ def message(event: submission_pb2.SubmissionEvent) -> bytes:
 def _place(position: submission_pb2.QueuePosition) -> str:
     ahead = f"{position.ahead_count} ahead in the queue" if position.ahead_count else "next in the queue"
     if not position.HasField("estimated_duration"):
-        return ahead
+        return f"{ahead}, but no worker is joined" if position.no_worker else ahead
     return f"{ahead}, about {position.estimated_duration.seconds} s"
 
 

@@ -253,3 +253,14 @@ async def test_an_estimate_is_drawn_from_what_was_graded_lately(ledger, clock):
     clock.pass_s(4)
     for lane_count, expected in ((1, [6.0, 16.0, 26.0]), (2, [3.0, 8.0, 13.0])):
         assert sorted(one.estimated_s for one in positions(await ledger.queue(), lane_count).values()) == expected
+
+
+@pytest.mark.parametrize(("lane_count", "leased", "estimated_s"), [(0, False, None), (0, True, 10.0), (1, False, 0.0)])
+async def test_without_workers_a_position_says_so_and_when_is_not_known(ledger, clock, lane_count, leased, estimated_s):
+    """The controls are a lane, and an attempt that runs at another server of the database."""
+    await submit(ledger, "a", 3)
+    await grade(ledger, clock, 10.0)
+    if leased:
+        await lease(ledger)
+    first, *_ = positions(await ledger.queue(), lane_count).values()
+    assert (first.ahead_count, first.estimated_s, first.no_worker) == (0, estimated_s, estimated_s is None)

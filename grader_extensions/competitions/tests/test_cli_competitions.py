@@ -91,15 +91,19 @@ def test_a_competition_needs_a_server(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ahead", "seconds", "said"),
-    [(3, None, "queued: 3 ahead\n"), (3, 42, "queued: 3 ahead, about 42 s\n"), (0, 600, "queued: next, about 10 min\n")],
+    ("position", "said"),
+    [
+        ({"ahead_count": 3}, "queued: 3 ahead\n"),
+        ({"ahead_count": 3, "estimated_duration": Duration(seconds=42)}, "queued: 3 ahead, about 42 s\n"),
+        ({"estimated_duration": Duration(seconds=600)}, "queued: next, about 10 min\n"),
+        ({"no_worker": True}, "queued: next, but no worker is joined\n"),
+    ],
 )
-def test_a_place_in_the_queue_is_a_line(ahead, seconds, said):
+def test_a_place_in_the_queue_is_a_line(position, said):
     """With the estimate where there is one; it ends with the waiting."""
     console = Console(file=io.StringIO(), width=100)
     lines = PlainLines(console)
-    position = submission_pb2.QueuePosition(ahead_count=ahead, estimated_duration=None if seconds is None else Duration(seconds=seconds))
-    lines.feed(submission_pb2.SubmissionEvent(sequence=1, queue_position=position))
+    lines.feed(submission_pb2.SubmissionEvent(sequence=1, queue_position=submission_pb2.QueuePosition(**position)))
     assert console.file.getvalue() == said
     lines.feed(submission_pb2.SubmissionEvent(sequence=2, submission={"state": submission_pb2.SUBMISSION_STATE_RUNNING}))
     before = console.file.getvalue()

@@ -493,9 +493,10 @@ async def test_a_new_connection_of_a_node_replaces_the_old_one(place, fleet) -> 
 
 
 async def test_a_worker_grades_what_a_server_is_sent(remote, files, kernel, finished) -> None:
-    """The same verdicts as here, and the same failures. What is sent before a worker is there waits for one."""
+    """The same verdicts as here, and the same failures. What is sent before a worker is there waits for one, and says so."""
     async with served(remote) as (client, address):
         early = await client.submit(kernel("accept"))
+        assert early.queue_position.no_worker and not early.queue_position.HasField("estimated_duration")
         async with working(address, fakes.FakeGrade(), files):
             assert (await finished(client, early)).report.verdict == report_pb2.VERDICT_ACCEPTED
             for order, verdict in (("accept", report_pb2.VERDICT_ACCEPTED), ("wrong", report_pb2.VERDICT_WRONG_ANSWER)):
