@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from grader.cli.exits import Exit
@@ -30,8 +31,8 @@ def check(path: Path, problem_dirs: Sequence[Path], state_dir: Path | None) -> E
     (competition,) = Competitions.load([file], problems).all()
     count = sum(len(workloads) for workloads in competition.secret_workloads.values())
     text = f"{file}: ok: {competition.competition_id}, problems: {', '.join(competition.problem_ids)}, secret workloads: {count}"
-    print_line(one_line(f"{text}, {competition.start_time:%Y-%m-%d %H:%M} to {competition.end_time:%Y-%m-%d %H:%M} UTC"))
+    over = ", which is over" if competition.end_time <= datetime.now(UTC) else ""
+    print_line(one_line(f"{text}, {competition.start_time:%Y-%m-%d %H:%M} to {competition.end_time:%Y-%m-%d %H:%M} UTC{over}"))
     if competition.secret_seed and file.stat().st_mode & _OTHERS:
-        warning = f"{file} holds secrets, and other users of this host can read it; run: chmod 600 {file}"
-        print_note(one_line(warning), "yellow")
+        print_note(one_line(f"{file} holds secrets, and other users of this host can read it; run: chmod 600 {file}"), "yellow")
     return Exit.DONE

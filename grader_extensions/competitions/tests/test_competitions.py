@@ -300,11 +300,12 @@ def test_a_value_of_another_type_hides_nothing(tmp_path, problems, data):
 
 
 def test_a_right_file_is_said_to_be_so(cli, tmp_path):
-    """With what it makes, and that others can read its secrets."""
-    (tmp_path / "competition.toml").write_text(TEXT)
-    (tmp_path / "competition.toml").chmod(0o644)
-    for path in (".", "competition.toml"):
+    """With what it makes, whether it is over, and that others can read its secrets."""
+    (tmp_path / "competition.toml").touch(0o644)
+    for path, year in ((".", 2020), ("competition.toml", 2999)):
+        (tmp_path / "competition.toml").write_text(re.sub(r"(start|end|freeze) = \d+", rf"\1 = {year}", TEXT))
         checked = cli("check", path)
+        assert ("UTC, which is over" in checked.output) is (year == 2020)
         assert checked.exit_code == 0 and "ok: spring, problems: vector_add, row_softmax, secret workloads: " in checked.output
         assert "run: chmod 600 competition.toml" in checked.output
 
