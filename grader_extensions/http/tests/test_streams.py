@@ -7,6 +7,7 @@ import hashlib
 import socket
 
 import aiohttp
+import pytest
 
 from grader.server.submission_watch import WATCH_LIMIT
 from grader.v1 import grader_service_pb2 as api
@@ -58,6 +59,21 @@ async def test_a_quiet_stream_begins_at_once_and_is_kept_open(serve, monkeypatch
             await answer.content.readuntil(b"\n\n")
         text = (await answer.content.read()).decode()
         assert events(text)[-1]["event"] == "end" and events(text)[-1]["data"]["details"][0]["reason"] == "SHUTTING_DOWN"
+
+
+@pytest.mark.slow
+async def test_a_thousand_streams_are_told_of_an_end(serve):
+    """Over a connection each, with the limits that docs/operation.md names."""
+    async with serve(capacity=0, web_connection_limit=1600, web_address_limit=1600) as here:
+        name = (await here.http("Submit", (await requests_of(here))["Submit"])).data["name"]
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, headers=here.headers) as session, asyncio.TaskGroup() as group:
+            streams = await asyncio.gather(*(session.get(here.url(f"/v1/{name}:watch")) for _ in range(1000)))
+            assert {stream.status for stream in streams} == {200}
+            texts = [group.create_task(stream.text()) for stream in streams]
+            await here.http("CancelSubmission", api.CancelSubmissionRequest(name=name))
+        assert {text.result().count("SUBMISSION_STATE_CANCELLED") for text in texts} == {1}
+        assert all(events(text.result())[-1] == {"event": "end", "data": {}} for text in texts)
 
 
 async def test_streams_leave_connections_for_others(serve, monkeypatch):
