@@ -29,7 +29,7 @@ export PYTHONUNBUFFERED := 1
 # Whatever the caller says: here hundreds of processes start, each a third sooner with its modules' bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-core test-alone test-parallel check lint examples seeds formats public attack containment frameworks gpu docs picture size screenshots bench-build bench-latency proto clean setup setup-dev headers hooks
+.PHONY: help demo test test-all test-core test-alone test-parallel check lint examples seeds formats public attack containment frameworks gpu docs picture size editor screenshots bench-build bench-latency proto clean setup setup-dev headers hooks
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ lint: setup-dev ## Run `make check` without its tests
 
 size: setup-dev ## Count lines, modules, words and pronoun names by folder, next to the ceilings of ceilings.toml
 	@$(BIN)/python -m tools.size
+
+editor: ## Bundle the editor of the submit page into static/editor.js, from pinned versions; needs Node.js and npm
+	@cd grader_extensions/web/editor && npm ci --ignore-scripts && npm run build
 
 screenshots: setup-dev ## Write pictures of every page at 1280 and 390 pixels, light and dark, to docs/images, and run axe-core on each; needs chromium
 	@$(BIN)/python -m grader_extensions.web.tests.screenshots docs/images

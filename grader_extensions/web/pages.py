@@ -41,7 +41,8 @@ from grader_extensions.web.submit_page import SubmitPage
 from grader_extensions.web.user_pages import UserPages
 from grader_extensions.web.views import PAGE_SIZE, PagePosition
 
-SCRIPT = Path(__file__).parent / "static" / "site.js"
+STATIC = Path(__file__).parent / "static"
+SCRIPT, EDITOR = STATIC / "site.js", STATIC / "editor.js"
 HOME_PROBLEMS = 8  # on the first page
 _COMPETITION, _SUBMISSION = r"{id:[A-Za-z0-9._-]{1,64}}", r"{id:[A-Za-z0-9_-]{1,64}}"
 _PROBLEM, _ARTIFACT = r"{id:[a-z0-9_]{1,200}}", r"{name:[A-Za-z0-9][A-Za-z0-9._-]{0,99}}"
@@ -96,7 +97,7 @@ def routes(
         (f"/submissions/{_SUBMISSION}/sources", pages.sources),
         (f"/submissions/{_SUBMISSION}/artifacts/{_ARTIFACT}", pages.artifact),
         ("/static/style.css", _static(STYLE, "text/css")),
-        ("/static/site.js", _static(SCRIPT, "text/javascript")),
+        *((f"/static/{script.name}", _static(script, "text/javascript")) for script in (SCRIPT, EDITOR)),
     ]
     if site.public_url:  # a feed has absolute links
         answers += [(f"/competitions/{_COMPETITION}/board.atom", of_users.board_feed), ("/competitions.atom", of_users.competitions_feed)]

@@ -209,6 +209,8 @@ def refusals(error: CallRefused) -> dict[str, list[str]]:
         else:
             name, label = (violation.field if violation.field in _LABELS else "form"), _LABELS.get(violation.field, violation.field)
         texts.setdefault(name, []).append(f"{label}: {violation.description}.")
+    if "sources" in texts:
+        texts.pop("language", None)  # it can't be told of no sources
     return texts
 
 
@@ -230,6 +232,7 @@ def context(
     return {
         "form": form,
         "problems": _with_chosen({problem.problem_id: problem.title or problem.problem_id for problem in problems}, form.problem),
+        "problem_languages": {problem.problem_id: " ".join(problem.languages) for problem in problems},
         "competitions": _with_chosen(taking, form.competition),
         "languages": _with_chosen({language: language for problem in problems for language in problem.languages}, form.language),
         "modes": _with_chosen({mode.value: f"{mode.value}: {text}" for mode, text in _MODES.items()}, form.mode),

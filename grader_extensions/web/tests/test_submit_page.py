@@ -21,6 +21,7 @@ from grader.peers import PeerLimits
 from grader.server.running import serving
 from grader.v1 import submission_pb2
 from grader_extensions.web import submit_page
+from grader_extensions.web.pages import EDITOR
 from grader_extensions.web.site import FormRefused, sentence
 from grader_extensions.web.submit_page import FORM_LIMIT_BYTES, SubmitPage
 from grader_extensions.web.tests.signed_in import SAME_SITE, USUAL, hidden, key_of, reader
@@ -85,7 +86,7 @@ def shown(text):
     contents = [html.unescape(one) for one in re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", text, re.S)]
     chosen = {}
     for name, options in re.findall(r'<select id="(\w+)".*?>(.*?)</select>', text, re.S):
-        chosen[name] = "".join(re.findall(r'<option value="([^"]*)" selected>', options))
+        chosen[name] = "".join(re.findall(r'<option value="([^"]*)" selected', options))
     return list(zip(paths, contents, strict=True)), chosen
 
 
@@ -160,6 +161,7 @@ async def test_a_refusal_is_the_apis_sentence_next_to_its_field(open_server, cha
             await ann.client.submit(request.submission, request_id=request.request_id)
         expected = refused.value.violations[0].description if isinstance(refused.value, InvalidRequest) else sentence(str(refused.value))
         assert expected.rstrip(".") in errors_of(text)[field], errors_of(text)
+        assert field != "sources" or "language" not in errors_of(text)
         assert not (await ann.client.list_submissions()).submissions
 
 
@@ -193,7 +195,7 @@ async def test_what_is_typed_comes_back_as_it_is(open_server):
     content = "\n\n</textarea><script>x</script>{{ 7 }}\t\u202e\u200b&amp;\n"
     async with open_server() as ann:
         _, text = await send(ann, [("a\"b'<.cu", content)], problem="", device_kind='"><b>')
-        assert shown(text)[0] == [("a\"b'<.cu", content)] and "<script" not in text and "<b>" not in text
+        assert shown(text)[0] == [("a\"b'<.cu", content)] and "<script>" not in text and "<b>" not in text
 
 
 async def test_an_uploaded_file_comes_back_as_text(open_server):
@@ -331,3 +333,9 @@ def test_a_file_that_is_no_utf_8_is_named_with_its_line():
     (violation,) = form.unreadable
     assert violation.field == "sources[1].content"
     assert violation.description == "'k.cu' is not UTF-8: byte 0xe9 on line 2; save the file as UTF-8"
+
+
+def test_the_editors_file_names_its_packages_and_licence():
+    """It is built by `npm ci && npm run build` in `editor`."""
+    head = EDITOR.read_text()[:10_000].partition("*/")[0]
+    assert "@codemirror/view 6." in head and "MIT License" in head and "Permission is hereby granted" in head

@@ -26,6 +26,8 @@ def test_the_wheel_of_the_extensions_has_pages_and_entry_points(tmp_path):
         "grader_extensions/agents/skill.md",
         "grader_extensions/authoring/recipes.toml",
         "grader_extensions/web/templates/home.html",
+        "grader_extensions/web/templates/feed.atom",
+        "grader_extensions/web/static/editor.js",
         "grader_extensions/web/report/static/style.css",
         "grader_extensions/problem_check/judge/check.py",
     } <= set(names)
