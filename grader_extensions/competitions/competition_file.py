@@ -124,6 +124,22 @@ class Secret(_StrictSecretTable):
         return self
 
 
+LOGO_LIMIT_BYTES = 256 * 1024
+
+
+def read_logo(path: Path) -> tuple[bytes, str]:
+    """A competition's logo and its media type; ValueError where the file is none."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LOGO_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{path.name!r} can't be read: {error.strerror}; put it beside this file") from None
+    webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+    if len(content) > LOGO_LIMIT_BYTES or not (webp or content.startswith(b"\x89PNG\r\n\x1a\n")):  # no SVG: it may hold scripts
+        raise ValueError(f"{path.name!r} is not a PNG or WebP file of at most {LOGO_LIMIT_BYTES >> 10} KiB; convert it")
+    return content, "image/webp" if webp else "image/png"
+
+
 class CompetitionFile(_StrictSecretTable):
     """All of it, each key by itself; `disagreements` looks at them together. description: what to write instead of a wrong value."""
 
@@ -148,6 +164,14 @@ class CompetitionFile(_StrictSecretTable):
     tie_rule: Literal["share", "earliest"] = Field(default="share", description='write "share" or "earliest"')
     visibility: Literal["private", "after_end"] = Field(default="private", description='write "private" or "after_end"')
     processes: int = Field(default=3, ge=1, le=10, description="write a whole number from 1 to 10")
+    color: str = Field(
+        default="", pattern=r"^(#[0-9a-f]{6})?$", description='write # and six hex digits in lower case, such as color = "#0b5cad"'
+    )
+    logo: str = Field(
+        default="",
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$",
+        description='write the name of a PNG or WebP file beside this one, such as logo = "logo.png"',
+    )
     secret_seed: str = Field(
         default="",
         pattern=r"^([0-9a-f]{32,128})?$",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
 from grader.model import Ranking
 from sandbox.protocol import wire
@@ -52,6 +53,8 @@ class Competition:
     tie_rule: TieRule = TieRule.SHARE
     visibility: Visibility = Visibility.PRIVATE
     statement: str = ""
+    color: str = ""  # of the band with the title; "": as the page
+    logo: Path | None = None
     rules: Mapping[str, str] = field(default_factory=dict)  # what counts as right, by problem; a board has entries of this rule only
     # By problem; never shown, and in no traceback.
     secret_workloads: Mapping[str, tuple[wire.Workload, ...]] = field(default_factory=dict, repr=False)

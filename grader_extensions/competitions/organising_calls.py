@@ -100,6 +100,8 @@ def _values(competition: Competition) -> dict[str, object]:
     return {
         "title": competition.title,
         "statement": competition.statement,
+        "color": competition.color,
+        "logo": "" if competition.logo is None else competition.logo.name,
         "problems": competition.problem_ids,
         "devices": competition.device_kinds,
         "start": competition.start_time,

@@ -47,6 +47,7 @@ from grader_extensions.competitions.competition_file import (
     key_of,
     line_of,
     problem_for,
+    read_logo,
     secret_workloads,
     sentence,
 )
@@ -244,6 +245,8 @@ def _competition(file: CompetitionFile, path: Path, problems: dict[str, Problem]
         competition_id=file.name,
         title=file.title,
         statement=file.statement,
+        color=file.color,
+        logo=path.parent / file.logo if file.logo else None,
         problem_ids=tuple(file.problems),
         start_time=file.start.astimezone(UTC),
         end_time=file.end.astimezone(UTC),
@@ -274,13 +277,13 @@ def read_competition(path: Path, problems: Problems) -> tuple[CompetitionFile | 
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
         text = "is not TOML that can be read: a number is too long, or it nests too deep"
     else:
-        located = [(line_of(path, key), key, message) for key, message in dict.fromkeys(_mistakes(data, problems))]
+        located = [(line_of(path, key), key, message) for key, message in dict.fromkeys(_mistakes(data, problems, path))]
         mistakes = [mistake_at(path, key, message, line) for line, key, message in sorted(located, key=lambda mistake: mistake[0] or 0)]
         return None if mistakes else CompetitionFile.model_validate(data), mistakes
     return None, [mistake_at(path, (), text, None)]
 
 
-def _mistakes(data: dict[str, Any], problems: Problems) -> Iterator[Mistake]:
+def _mistakes(data: dict[str, Any], problems: Problems, path: Path) -> Iterator[Mistake]:
     wrong: set[str] = set()
     places = list(range(len(data["secret"]))) if isinstance(data.get("secret"), list) else []
     try:
@@ -298,6 +301,11 @@ def _mistakes(data: dict[str, Any], problems: Problems) -> Iterator[Mistake]:
     for conflicting, message in disagreements(file):
         if not wrong & set(conflicting):
             yield conflicting[:1], message
+    if file.logo:
+        try:
+            read_logo(path.parent / file.logo)
+        except ValueError as error:
+            yield ("logo",), str(error)
     if "problems" in wrong:
         return
     by_id: dict[str, Problem] = {}

@@ -23,6 +23,7 @@ from grader.peers import PeerLimits, loopback
 from grader.server.connections import web_limits
 from grader.views import formatting
 from grader_extensions.competitions.boards import read_board, read_languages
+from grader_extensions.competitions.competition_file import read_logo
 from grader_extensions.competitions.model import Competition, Phase
 from grader_extensions.competitions.store import Competitions
 from grader_extensions.web import views
@@ -85,6 +86,8 @@ def routes(
         ("/", pages.home),
         ("/competitions", pages.competitions),
         (f"/competitions/{_COMPETITION}", pages.board),
+        (f"/competitions/{_COMPETITION}/event.css", pages.event_style),
+        (f"/competitions/{_COMPETITION}/logo", pages.logo),
         ("/problems", of_problems.problems),
         (f"/problems/{_PROBLEM}", of_problems.problem),
         (f"/problems/{_PROBLEM}/{_STARTER}", of_problems.starter),
@@ -158,6 +161,21 @@ class Pages:
         )
         context = shown | {"may_unfreeze": viewer.admin and shown["frozen"], "unfrozen": unfrozen}
         return await site.page(request, "competition.html", context)
+
+    async def event_style(self, request: web.Request) -> web.Response:
+        """A competition's own colours."""
+        competition = self._site.competitions.get(request.match_info["id"])
+        colors = f"background: {competition.color}; color: {views.text_color(competition.color)};" if competition.color else ""
+        return web.Response(text=f".event {{ {colors} }}\n", content_type="text/css", charset="utf-8")
+
+    async def logo(self, request: web.Request) -> web.Response:
+        """A competition's logo."""
+        competition = self._site.competitions.get(request.match_info["id"])
+        try:
+            content, media_type = await asyncio.to_thread(read_logo, competition.logo or Path())
+        except ValueError:
+            raise PageAbsent from None
+        return web.Response(body=content, content_type=media_type)
 
     async def submission(self, request: web.Request) -> web.Response:
         """A submission's report; while it is graded, what happens."""

@@ -12,8 +12,6 @@ from aiohttp import web
 from grader import access
 from grader.peers import PeerCount, PeerLimits
 from grader_extensions.competitions.boards import find_users, read_board, read_history
-from grader_extensions.competitions.leaderboard import Standing
-from grader_extensions.competitions.model import Competition
 from grader_extensions.web.report.content import when
 from grader_extensions.web.site import PageAbsent, Site, TooBusy, counted, page_number
 from grader_extensions.web.views import PAGE_SIZE, PagePosition, score_column
@@ -37,25 +35,13 @@ class UserPages:
         place = PagePosition(page_number(request), len(history))
         rows = []
         for competition, standing in history[place.shown]:
+            board = await read_board(site.ledger, site.competitions, competition, standing.problem_id, standing.device, admin=False)
+            rank = next((entry.rank for entry in board.entries if entry.submission_id == standing.submission_id), None)
+            score = score_column([standing.score.value], board.score_kind)(standing.score.value)
             linked = viewer.user == user or access.sees_competition(viewer, competition.competition_id, site.readable())
-            rows.append(
-                {
-                    "competition": competition,
-                    "problem_id": standing.problem_id,
-                    "problem": site.title(standing.problem_id) or standing.problem_id,
-                    "device": standing.device,
-                    "score": _score(competition, standing),
-                    "rank": await self._rank(competition, standing),
-                    "time": when(standing.create_time),
-                    "submission_id": standing.submission_id if linked else "",
-                }
-            )
-        return await site.page(request, "user.html", {"user": user, "rows": rows, "place": place})
-
-    async def _rank(self, competition: Competition, standing: Standing) -> int | None:
-        """The rank on the board now; None where the user has a better submission."""
-        board = await read_board(self._site.ledger, self._site.competitions, competition, standing.problem_id, standing.device, admin=False)
-        return next((entry.rank for entry in board.entries if entry.submission_id == standing.submission_id), None)
+            rows.append((competition, standing, score, rank, linked))
+        shown = {"user": user, "rows": rows, "place": place, "when": when, "title_of": site.title}
+        return await site.page(request, "user.html", shown)
 
     async def search(self, request: web.Request) -> web.Response:
         """Problems, competitions and users whose title or name has the text in it."""
@@ -116,7 +102,3 @@ def _matches(text: str, titles: Mapping[str, str]) -> list[tuple[str, str]]:
     """Id and title of the first that have the text in one of them; none for no text."""
     found = ((name, title or name) for name, title in titles.items() if text and text in f"{name} {title}".casefold())
     return [match for match, _ in zip(found, range(MATCHES), strict=False)]
-
-
-def _score(competition: Competition, standing: Standing) -> str:
-    return score_column([standing.score.value], competition.ranking.score_kind)(standing.score.value)

@@ -55,6 +55,8 @@ def competition_head(competition: Competition, now: datetime) -> dict[str, Any]:
     return {
         "id": competition.competition_id,
         "title": competition.title or competition.competition_id,
+        "colored": bool(competition.color),
+        "logo": competition.logo is not None,
         "phase": competition.phase(now).value,
         "phase_words": _PHASES[competition.phase(now)],
         "start": when(competition.start_time),
@@ -63,6 +65,13 @@ def competition_head(competition: Competition, now: datetime) -> dict[str, Any]:
         "left": remaining(competition.end_time - now),
         "problem_count": len(competition.problem_ids),
     }
+
+
+def text_color(color: str) -> str:
+    """Black or white, of which the contrast with a colour is larger: 4.58 at least, by WCAG 2.1, and where its luminance is 0.179."""
+    channels = [int(color[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    red, green, blue = (channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in channels)
+    return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#ffffff"
 
 
 def remaining(time: timedelta) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,8 @@ UNFAIR = {
 }
 FAIR = {
     "title": {"title": "Spring sprint"},
+    "color": {"color": "#0b5cad"},
+    "logo": {"logo": Path("logo.png")},
     "statement": {"statement": "Add vectors."},
     "end": {"end_time": END + HOUR},
     "freeze": {"freeze_time": END - HOUR},

@@ -17,7 +17,7 @@ from grader.model import ScoreKind
 from grader.problems.store import Problems, keep
 from grader.server.wiring import box_settings
 from grader_extensions.competitions import competition_file
-from grader_extensions.competitions.competition_file import problem_for
+from grader_extensions.competitions.competition_file import LOGO_LIMIT_BYTES, problem_for, read_logo
 from grader_extensions.competitions.model import TieRule, Visibility
 from grader_extensions.competitions.store import Competitions, read_competition
 from grader_extensions.operation.server_doctor import CheckupStatus
@@ -67,6 +67,23 @@ def test_a_path_is_a_file_its_directory_or_the_one_above(problems, path):
     assert Competitions.load([FIXTURES / path], problems).get("spring").title == "Spring sprint"
 
 
+PNG, WEBP = b"\x89PNG\r\n\x1a\n", b"RIFF\x00\x00\x00\x00WEBP"
+
+
+@pytest.mark.parametrize(("content", "media_type"), [
+    (PNG, "image/png"), (WEBP, "image/webp"), (PNG.ljust(LOGO_LIMIT_BYTES, b"x"), "image/png"),
+    (PNG.ljust(LOGO_LIMIT_BYTES + 1, b"x"), ""), (b"<svg onload='x()'/>", ""), (b"", ""), (b"RIFFxxxxWAVE", ""), (b"GIF89a", ""),
+])  # fmt: skip
+def test_a_logo_is_a_small_picture_without_scripts(tmp_path, content, media_type):
+    """By its first bytes, whatever its name is; "" here: refused."""
+    (tmp_path / "logo.png").write_bytes(content)
+    if media_type:
+        assert read_logo(tmp_path / "logo.png") == (content, media_type)
+    else:
+        with pytest.raises(ValueError, match="is not a PNG or WebP file of at most 256 KiB; convert it"):
+            read_logo(tmp_path / "logo.png")
+
+
 def test_the_same_file_twice_is_one_competition(problems):
     """A name that is not there is answered with those that are."""
     loaded = Competitions.load([FIXTURES, FIXTURES / "spring"], problems)
@@ -86,6 +103,11 @@ MISTAKES = [
     ("hourly_limit = 10", "hourly_limits = 10", ":12: hourly_limits: is not a key here; did you mean"),
     ('mode = "ranked"', 'mode = "benchmark"', ":11: mode: Input should be 'ranked'"),
     ('devices = ["emulated"]', 'devices = ["gpu"]', "'devices' has 'gpu', which is not a device"),
+    ('mode = "ranked"', 'color = "red"', ":11: color: String should match pattern"),
+    ('mode = "ranked"', 'color = "#FFFFFF;} *{"', ":11: color: String should match pattern"),
+    ('mode = "ranked"', 'logo = "../logo.png"', ":11: logo: String should match pattern"),
+    ('mode = "ranked"', 'logo = "logo.png"', ":11: logo: 'logo.png' can't be read"),
+    ('mode = "ranked"', 'logo = "competition.toml"', ":11: logo: 'competition.toml' is not a PNG or WebP file"),
     ('baseline = "eager"', 'baseline = "compile"', "which the emulated device does not have"),
     ('secret_seed = "00112233445566778899aabbccddeeff"', "", "'secret_seed' is missing"),
     ("axes = { n = 70368 }", "axes = { m = 70368 }", ":23: secret.0.axes: must give exactly the axes ['n']"),

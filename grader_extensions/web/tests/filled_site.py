@@ -34,6 +34,7 @@ problems = ["row_softmax", "vector_add"]
 devices = ["cuda"]
 hourly_limit = 10
 visibility = "after_end"
+color = "#14532d"
 {TIMES}
 [[secret]]
 problem = "row_softmax"

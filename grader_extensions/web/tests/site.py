@@ -161,11 +161,11 @@ def timed(workload_id="n64"):
 
 
 @asynccontextmanager
-async def site(place, *, title='"Spring sprint"', visibility="after_end", problem_title="A sum", **options):
-    """A site whose clock stands at the competition's start; ledger, files and all below place."""
+async def site(place, *, title='"Spring sprint"', visibility="after_end", problem_title="A sum", style="", **options):
+    """A site whose clock stands at the competition's start; ledger, files and all below place. style: keys of the competition."""
     for name in ("sum", "other"):
         fakes.write_problem(place / "problems", name, fakes.PROBLEM_TOML.format(name=name).replace('"A sum"', json.dumps(problem_title)))
-    competition = COMPETITION.format(title=title, visibility=visibility, times=TIMES)
+    competition = COMPETITION.format(title=title, visibility=visibility, times=f"{TIMES}{style}")
     async with page_site(Site, place, competition, **options) as made:
         yield made
 

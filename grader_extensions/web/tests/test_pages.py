@@ -226,6 +226,38 @@ async def test_every_answer_has_the_headers_of_a_page_that_runs_nothing(open_sit
             assert " style=" not in text
 
 
+async def test_a_competition_has_its_colors_and_its_logo(open_site, tmp_path):
+    """In a style sheet and a picture of its own, under the policy of every answer; without them neither is there."""
+    (tmp_path / "logo.webp").write_bytes(b"RIFF\x00\x00\x00\x00WEBPVP8 ")
+    async with open_site(style='color = "#ffcc00"\nlogo = "logo.webp"') as here:
+        _, text = await here.get(BOARD)
+        assert f'<link rel="stylesheet" href="{BOARD}/event.css">' in text and f'<img src="{BOARD}/logo" alt="">' in text
+        assert f'<link rel="stylesheet" href="{BOARD}/event.css">' in (await here.get("/"))[1]
+        style, rules = await here.get(f"{BOARD}/event.css")
+        assert rules == ".event { background: #ffcc00; color: #000000; }\n" and style.content_type == "text/css"
+        async with here.session.get(here.url(f"{BOARD}/logo")) as logo:
+            assert (logo.status, logo.content_type) == (200, "image/webp") and await logo.read() == b"RIFF\x00\x00\x00\x00WEBPVP8 "
+            assert logo.headers["X-Content-Type-Options"] == "nosniff" and logo.headers["Content-Security-Policy"].startswith("default-src")
+        (tmp_path / "logo.webp").write_bytes(b"<svg/>")  # changed since the file was read
+        assert (await here.get(f"{BOARD}/logo"))[0].status == 404
+        assert (await here.get("/competitions/none/logo"))[0].status == 404
+
+
+@pytest.mark.parametrize(("color", "text_color"), [
+    ("#000000", "#ffffff"), ("#ffffff", "#000000"), ("#0b5cad", "#ffffff"), ("#ffcc00", "#000000"), ("#767676", "#000000"),
+    ("#757575", "#ffffff"),
+])  # fmt: skip
+def test_a_title_can_be_read_on_every_color(color, text_color):
+    """The two greys are those next to equal contrast."""
+    assert views.text_color(color) == text_color
+
+
+async def test_a_competition_without_colors_looks_as_the_site(open_site):
+    async with open_site() as here:
+        _, text = await here.get(BOARD)
+        assert "event.css" not in text and "<img" not in text and (await here.get(f"{BOARD}/logo"))[0].status == 404
+
+
 async def test_a_page_that_has_not_changed_is_not_sent_again(open_site):
     """By its ETag; after a new entry it is."""
     async with open_site() as here:
