@@ -46,31 +46,24 @@ class UserPages:
     async def search(self, request: web.Request) -> web.Response:
         """Problems, competitions and users whose title or name has the text in it."""
         site, query = self._site, request.query.get("q", "").strip()[:QUERY_CHARS]
-        text, users = query.casefold(), list[str]()
+        text, users = query.casefold(), list[tuple[str, str]]()
         names = {problem.problem_id: problem.title for problem in site.problems.all()}
         titles = {competition.competition_id: competition.title for competition in site.competitions.all()}
         if query:
             with counted(request, self.count, TooBusy("Too many searches are being made. Reload this page.", 5)):
                 async with self._turn:
-                    users = await find_users(site.ledger, site.competitions, query, MATCHES)
-        shown = {
-            "query": query,
-            "problems": _matches(text, names),
-            "competitions": _matches(text, titles),
-            "users": [(user, user) for user in users],
-        }
-        return await site.page(request, "search.html", shown, form=True)
+                    users = [(user, user) for user in await find_users(site.ledger, site.competitions, query, MATCHES)]
+        shown = {"problems": _matches(text, names), "competitions": _matches(text, titles), "users": users}
+        return await site.page(request, "search.html", shown | {"query": query}, form=True)
 
     async def board_feed(self, request: web.Request) -> web.Response:
         """The entries of a board as it is for everybody, newest first."""
         site, competition = self._site, self._site.competitions.get(request.match_info["id"])
-        chosen = {name: request.query[name] for name in ("problem", "device") if request.query.get(name)}
-        board = await read_board(
-            site.ledger, site.competitions, competition, chosen.get("problem", ""), chosen.get("device", ""), admin=False
-        )
+        problem_id, device = request.query.get("problem", ""), request.query.get("device", "")
+        board = await read_board(site.ledger, site.competitions, competition, problem_id, device, admin=False)
         figure = score_column([entry.score.value for entry in board.entries], board.score_kind)
         newest = sorted(board.entries, key=lambda entry: entry.create_time, reverse=True)[:PAGE_SIZE]
-        path = f"/competitions/{quote(competition.competition_id)}{'?' if chosen else ''}{urlencode(chosen)}"
+        path = f"/competitions/{quote(competition.competition_id)}?{urlencode({'problem': problem_id, 'device': device})}"
         entries = [(f"{entry.user}: {figure(entry.score.value)}, rank {entry.rank}", entry.user, entry.create_time) for entry in newest]
         return self._feed(request, f"{competition.title}, board", path, entries, competition.start_time)
 
