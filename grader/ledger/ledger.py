@@ -20,7 +20,6 @@ from grader.ledger.database import Database
 from grader.ledger.keys import Identities, Keys
 from grader.ledger.postgres import LISTENER, PostgresDatabase
 from grader.ledger.queue import QueueEntry, depths, device_demands
-from grader.ledger.retention import Retention
 from grader.ledger.sqlite import SqliteDatabase
 from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import artifacts, judgements, submissions
@@ -104,7 +103,6 @@ class Ledger:
         self.artifacts = ArtifactRecords(database)
         self.identities = Identities(database, now)
         self.keys = Keys(database, now)
-        self.retention = Retention(database)
 
     @classmethod
     @asynccontextmanager

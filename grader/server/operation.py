@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from importlib import import_module
@@ -18,9 +17,10 @@ import structlog
 from grpc_health.v1 import health_pb2
 from sqlalchemy.exc import SQLAlchemyError
 
+from grader import extensions
 from grader.artifacts import SubmissionFiles
 from grader.config import Settings
-from grader.errors import GraderError, GraderFault
+from grader.errors import GraderError, GraderFault, SettingsInvalid
 from grader.extensions import SubmitPolicy
 from grader.ledger import Ledger
 from grader.model import DeviceDemand, QueueDepth
@@ -49,6 +49,9 @@ class ServerTelemetry:
     """Watches one server. Made before it grades, so that nothing is missed from the first attempt on."""
 
     def __init__(self, settings: Settings) -> None:
+        for setting in ("retain_sources_days", "retain_events_days"):
+            if getattr(settings, setting) and extensions.part(extensions.SERVER_PARTS, "operation") is None:
+                raise SettingsInvalid(setting, f"no installed package removes anything; {extensions.HOW_TO_INSTALL}")
         self._settings = settings
         self._tracing = tracing(settings.trace)
         # Nobody could read metrics without the port; prometheus-client is imported only with it.
@@ -72,9 +75,9 @@ class ServerTelemetry:
     async def watching(
         self, ledger: Ledger, grading: Grading, *, policy: SubmitPolicy, routes: Callable[[], Iterable[Any]] = tuple
     ) -> AsyncIterator[None]:
-        """Open the web port, look at the lanes and remove what is kept for a time only, until the context is left.
+        """Open the web port, look at the lanes and remove old files of profiles, until the context is left.
 
-        routes: of pages, asked for where there is a port.
+        policy: not needed any more. routes: of pages, asked for where there is a port.
         """
         self._ledger, self._grading, settings = ledger, grading, self._settings
         grading.observe(self.observer)
@@ -86,13 +89,8 @@ class ServerTelemetry:
                 web = import_module("grader.server.web_port")  # only now: it takes half a second
                 app = web.application(scrape=self.scrape, unready=self.unready, routes=routes())
                 self.web_address = await stack.enter_async_context(web.web_serving(settings.web, app, limits=web_limits(settings)))
-            days = {
-                "sources": settings.retain_sources_days,
-                "events": settings.retain_events_days,
-                "artifacts": settings.retain_artifacts_days,
-            }
             files = SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes)
-            for work in (self._look(), retain(ledger, days, policy, files=files)):
+            for work in (self._look(), remove_old_files_daily(ledger, settings.retain_artifacts_days, files)):
                 stack.push_async_callback(_ended, asyncio.create_task(work))
             yield
 
@@ -206,54 +204,29 @@ async def _ended(task: asyncio.Task[None]) -> None:
         log.error("background_work_broke", exc_info=ended)
 
 
-# Retention, once a day; `grader/ledger/retention.py` says what stays. Several servers on one ledger may all run it.
-
-RETENTION_DELAY_S = 60.0  # after the start, when whatever waited is under way
-RETENTION_INTERVAL_S = 24 * 3600.0
+FILES_DELAY_S = 60.0  # after the start, when whatever waited is under way
+FILES_INTERVAL_S = 24 * 3600.0
 BATCH_PAUSE_S = 0.05  # between batches, for others that want to write
 
 
-async def retain(
-    ledger: Ledger,
-    days: Mapping[str, int],
-    policy: SubmitPolicy,
-    *,
-    first_s: float = RETENTION_DELAY_S,
-    files: SubmissionFiles | None = None,
-) -> None:
-    """Remove what is due every day, until cancelled; returns at once where nothing ever is. days, files: see `remove_due`."""
-    if not any(days.values()):
+async def remove_old_files_daily(ledger: Ledger, days: int, files: SubmissionFiles) -> None:
+    """Remove files of profiles every day, until cancelled; return at once where they stay for ever. Servers on one ledger may all do it."""
+    if not days:
         return
-    await asyncio.sleep(first_s)
+    await asyncio.sleep(FILES_DELAY_S)
     while True:
         try:
-            counts = await remove_due(ledger, days, policy, files)
-            log.info("retention_done", **{f"{kind}_removed_count": counts[kind] for kind in ("sources", "events", "artifacts")})
+            log.info("artifacts_removed", count=await remove_old_files(ledger, days, files))
         except GraderFault as error:  # a busy ledger; what is left is removed the next time
-            log.warning("retention_failed", reason=error.reason, detail=error.detail)
-        await asyncio.sleep(RETENTION_INTERVAL_S)
+            log.warning("artifacts_not_removed", reason=error.reason, detail=error.detail)
+        await asyncio.sleep(FILES_INTERVAL_S)
 
 
-async def remove_due(ledger: Ledger, days: Mapping[str, int], policy: SubmitPolicy, files: SubmissionFiles | None = None) -> Counter[str]:
-    """Remove what is due now, and return how many. days: for how many `sources`, `events` and `artifacts` stay; 0: for ever. files: where
-    the artifacts lie."""
-    now, counts = ledger.now(), Counter[str]()
-    for kind, remove in (("sources", ledger.retention.remove_sources), ("events", ledger.retention.remove_events)):
-        if not days.get(kind):
-            continue
-        before = now - timedelta(days=days[kind])
-        # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
-        over = policy.ended(before)
-        after, last = -1, 0
-        while last > after:
-            after = last
-            last, count = await remove(before, over, after=after)
-            counts[kind] += count
-            await asyncio.sleep(BATCH_PAUSE_S if last > after else 0)
-    oldest = now - timedelta(days=days.get("artifacts", 0))
-    while days.get("artifacts") and (count := await ledger.artifacts.remove_made_before(oldest)):
-        counts["artifacts"] += count
+async def remove_old_files(ledger: Ledger, days: int, files: SubmissionFiles) -> int:
+    """Remove files that were made so long ago, and return how many the ledger knew."""
+    oldest, total = ledger.now() - timedelta(days=days), 0
+    while count := await ledger.artifacts.remove_made_before(oldest):
+        total += count
         await asyncio.sleep(BATCH_PAUSE_S)
-    if files is not None:
-        await files.remove_unknown(ledger.artifacts.unknown)
-    return counts
+    await files.remove_unknown(ledger.artifacts.unknown)
+    return total

@@ -1,12 +1,10 @@
 """Which files belong to which submission, on both databases."""
 
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from grader.artifacts import SubmissionFiles
-from grader.extensions import NoCompetitions
 from grader.model import Failure
-from grader.server.operation import remove_due
+from grader.server.operation import remove_old_files
 from sandbox.protocol import wire
 from tests import fakes
 
@@ -63,7 +61,7 @@ async def test_files_expire_and_their_bytes_go(ledger, clock, tmp_path):
     assert await names(ledger, first, made_after=clock.now - timedelta(days=30)) == []  # before anything was removed
     for path in files.directory.iterdir():
         path.touch()
-    assert await remove_due(ledger, {"artifacts": 30}, NoCompetitions(), files) == Counter(artifacts=2)
+    assert await remove_old_files(ledger, 30, files) == 2
     assert files.holds(old)  # the control: it may be of an attempt that goes on
     assert await files.remove_unknown(ledger.artifacts.unknown, fresh_s=-60) == 1
     assert not files.holds(old) and files.holds(shared)

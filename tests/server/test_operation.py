@@ -2,24 +2,19 @@
 
 import asyncio
 import sqlite3
-from collections import Counter
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from grader import errors
+from grader import errors, extensions
 from grader.api.client import GraderClient
-from grader.cli.submissions import show_command
-from grader.extensions import NoCompetitions
-from grader.ledger import Ledger
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
-from grader.server.operation import remove_due
+from grader.server.operation import ServerTelemetry
 from grader.server.running import SERVICES, Serving, serving
 from grader.v1 import report_pb2
 from tests import fakes
@@ -250,15 +245,9 @@ async def test_the_web_port_is_for_this_host_unless_said_and_said_if_taken(opera
                 pass
 
 
-async def test_a_submission_says_that_its_sources_are_kept_no_longer(operated, settings, kernel, finished, capsys):
-    """Verdict and report are as they were."""
-    async with operated() as server:
-        made = await finished(server.client, await server.client.submit(kernel("accept")))
-        before = await server.client.get_submission(made.name)
-        assert before.sources and not before.sources_removed
-        async with Ledger.open(settings.ledger, now=lambda: datetime.now(UTC) + timedelta(days=2)) as ledger:
-            assert await remove_due(ledger, {"sources": 1}, NoCompetitions()) == Counter(sources=1)
-        after = await server.client.get_submission(made.name)
-        await show_command(made.name, server=server.client.address)
-    assert "its sources are kept no longer" in capsys.readouterr().out
-    assert after.sources_removed and not after.sources and after.report == before.report
+def test_a_period_that_nobody_sees_to_is_refused(settings, monkeypatch):
+    """Without the package that removes sources and events."""
+    monkeypatch.setattr(extensions, "part", lambda group, name: None)
+    ServerTelemetry(settings)
+    with pytest.raises(errors.SettingsInvalid, match="retain_sources_days: no installed package"):
+        ServerTelemetry(settings.model_copy(update={"retain_sources_days": 1}))

@@ -40,13 +40,13 @@ from grader.peers import PeerLimits
 from grader.problems.store import Problems
 from grader.server import interceptors
 from grader.server.interceptors import CallInterceptor, OpenCalls
-from grader.server.operation import remove_due
 from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import rejudge_pb2
 from grader.verdict.fold import fold
 from grader_extensions.competitions.server_part import server_part
 from grader_extensions.competitions.store import Competitions
+from grader_extensions.operation.retention import Retention
 from grader_extensions.web.pages import routes_of
 from sandbox.protocol import wire
 from tools.page import Table, arguments_of, facts, table_lines
@@ -235,12 +235,13 @@ async def calls(service: GraderServicer, pages: web.Application) -> AsyncIterato
     yield "GetRejudge while it runs", rpc("GetRejudge", name=rejudge.name)
     yield "ListRejudges", rpc("ListRejudges")
     yield "DiscardRejudge", rpc("DiscardRejudge", name=rejudge.name)
-    over, retention = service.policy.ended(END), service.ledger.retention
+    over = service.policy.ended(END)
+    retention = Retention(service.ledger, service.policy, sources_days=1, events_days=1)
     yield "retention of events, a batch", partial(retention.remove_events, END, over)
     yield "retention of sources, a batch", partial(retention.remove_sources, END, over)
     # A pass over a million takes half an hour, of which a third are pauses; of each submission it costs what it costs in a batch.
     for pass_name in ("first", "again") if (number or 0) < PASS_LIMIT else ():
-        yield f"retention, {pass_name}", partial(remove_due, service.ledger, {"sources": 1, "events": 1}, service.policy)
+        yield f"retention, {pass_name}", retention.remove_due
 
 
 def files(directory: Path) -> tuple[Problems, Competitions, Settings]:

@@ -8,10 +8,12 @@ from datetime import timedelta
 import pytest
 
 from grader.access import ANYBODY, sees_competition
+from grader.extensions import NoCompetitions
 from grader.model import Caller, Failure, Score, ScoreKind, SourceFile
 from grader_extensions.competitions import leaderboard
 from grader_extensions.competitions.leaderboard import Standing
 from grader_extensions.competitions.model import Competition
+from grader_extensions.operation.retention import Retention
 from grader_extensions.web import views
 from grader_extensions.web.report.report_file import environment
 from grader_extensions.web.sessions import asked_from_here, viewer
@@ -166,7 +168,7 @@ async def test_sources_that_are_kept_no_longer_are_said(open_site):
     async with open_site(open_server=True) as here:
         made = await here.enter("ann", 2.0)
         _, before = await here.get(f"/submissions/{made}")
-        await here.ledger.retention.remove_sources(here.clock.now + timedelta(days=1), ["spring"])
+        await Retention(here.ledger, NoCompetitions()).remove_sources(here.clock.now + timedelta(days=1), ["spring"])
         _, after = await here.get(f"/submissions/{made}")
         assert "/sources" in before and said not in before
         assert "/sources" not in after and said in after and "ACCEPTED" in after

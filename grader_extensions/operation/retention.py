@@ -6,16 +6,25 @@ what is in a rejudge that was neither applied nor discarded.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
+import structlog
 
-from grader.ledger.database import Database
+from grader.errors import GraderFault
+from grader.extensions import SubmitPolicy
+from grader.ledger import Ledger
 from grader.ledger.tables import events, judgements, rejudge_items, rejudges, submissions
 from grader.model import SubmissionState
 
+log = structlog.get_logger()
+
+DELAY_S = 60.0  # after a server's start, when whatever waited is under way
+INTERVAL_S = 24 * 3600.0
+BATCH_PAUSE_S = 0.05  # between batches, for others that want to write
 BATCH = 100  # submissions in one transaction: a submitter waits no longer than for that
 REMOVED = ""  # sources of a submission: never stored so otherwise, for there is no submission without a file
 _FINAL = tuple(state for state in SubmissionState if state.final)
@@ -28,20 +37,55 @@ _IDLE = sa.and_(
 
 
 class Retention:
-    """Process a batch; return its last number, to continue after, and the count of changed submissions."""
+    """Removes once a day what is due. Several servers on one ledger may all do it.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    sources_days, events_days: for how long each is kept; 0: for ever.
+    """
+
+    def __init__(self, ledger: Ledger, policy: SubmitPolicy, *, sources_days: int = 0, events_days: int = 0) -> None:
+        self._ledger, self._database, self._policy = ledger, ledger.database, policy
+        self._days = {"sources": (sources_days, self.remove_sources), "events": (events_days, self.remove_events)}
         self._finished = Counter[str]()  # by table: up to this number nothing is left, so that no later pass of this process looks there
 
+    async def run(self, first_s: float = DELAY_S) -> None:
+        """Work until cancelled; return at once where everything is kept for ever."""
+        if not any(days for days, _ in self._days.values()):
+            return
+        await asyncio.sleep(first_s)
+        while True:
+            try:
+                counts = await self.remove_due()
+                log.info("retention_done", **{f"{kind}_removed_count": counts[kind] for kind in self._days})
+            except GraderFault as error:  # a busy ledger; what is left is removed the next time
+                log.warning("retention_failed", reason=error.reason, detail=error.detail)
+            await asyncio.sleep(INTERVAL_S)
+
+    async def remove_due(self) -> Counter[str]:
+        """Remove what is due now, and return how many."""
+        counts = Counter[str]()
+        for kind, (days, remove) in self._days.items():
+            if not days:
+                continue
+            before = self._ledger.now() - timedelta(days=days)
+            # As long after a competition's end as after a submission's own: its final may run them again. One that is not known may go on.
+            over = self._policy.ended(before)
+            after, last = -1, 0
+            while last > after:
+                after = last
+                last, count = await remove(before, over, after=after)
+                counts[kind] += count
+                await asyncio.sleep(BATCH_PAUSE_S if last > after else 0)
+        return counts
+
     async def remove_sources(self, ended_before: datetime, over: Sequence[str], *, after: int = 0) -> tuple[int, int]:
-        """Empty sources. over: the competitions whose submissions may be touched."""
+        """Empty the sources of a batch; return its last number, to continue after, and the count of changed submissions. over: the
+        competitions whose submissions may be touched."""
         there = submissions.c.sources != REMOVED
         change = sa.update(submissions).values(sources=REMOVED)
         return await self._batch(_due(ended_before, over), there, after, change)
 
     async def remove_events(self, ended_before: datetime, over: Sequence[str], *, after: int = 0) -> tuple[int, int]:
-        """Delete facts of attempts that no judgement is drawn from. Changes of state stay."""
+        """Delete, in the same way, facts of attempts that no judgement is drawn from. Changes of state stay."""
         there = sa.exists().where(events.c.number == submissions.c.number, _IDLE)
         return await self._batch(_due(ended_before, over), there, after, sa.delete(events).where(_IDLE))
 

@@ -10,13 +10,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
+from grader.cli.submissions import show_command
 from grader.extensions import NoCompetitions
+from grader.ledger import Ledger
 from grader.ledger.tables import rejudge_items, rejudges, submissions
 from grader.model import Failure
-from grader.server.operation import remove_due, retain
+from grader_extensions.operation import server_part
+from grader_extensions.operation.retention import Retention
 from tests import fakes
 
-MONTH = {"sources": 30, "events": 30}
+MONTH = {"sources_days": 30, "events_days": 30}
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILURE = Failure(reason="SANDBOX_BROKEN", message="no box")
 
@@ -29,6 +32,10 @@ class Cup(NoCompetitions):
 
     def ended(self, before):
         return ("cup",) if self.end_time < before else ()
+
+
+async def remove_due(ledger, days, policy):
+    return await Retention(ledger, policy, **days).remove_due()
 
 
 async def submit(ledger, **fields):
@@ -94,7 +101,7 @@ async def test_what_is_younger_or_not_final_is_kept(ledger, clock):
 async def test_nothing_is_removed_where_nothing_is_asked_for(ledger, clock):
     submission_id = await graded(ledger, spoiled=1)
     clock.now += timedelta(days=10_000)
-    assert await remove_due(ledger, {"sources": 0, "events": 0}, NoCompetitions()) == Counter()
+    assert await remove_due(ledger, {}, NoCompetitions()) == Counter()
     assert await has_sources(ledger, submission_id)
 
 
@@ -103,25 +110,25 @@ async def test_facts_of_attempts_that_do_not_count_go_alone(ledger, clock):
     submission_id = await graded(ledger, spoiled=2)
     before = await ledger.events(submission_id)
     clock.now += timedelta(days=31)
-    assert await remove_due(ledger, {"events": 30}, NoCompetitions()) == Counter(events=1)
+    assert await remove_due(ledger, {"events_days": 30}, NoCompetitions()) == Counter(events=1)
     after = await ledger.events(submission_id)
     assert after == [event for event in before if event.state or event.attempt == 3]
     assert await ledger.events(submission_id, after=after[2].sequence, limit=2) == after[3:5]
-    assert await remove_due(ledger, {"events": 30}, NoCompetitions()) == Counter()
+    assert await remove_due(ledger, {"events_days": 30}, NoCompetitions()) == Counter()
     assert await has_sources(ledger, submission_id)
 
 
 async def test_a_later_pass_begins_behind_what_is_finished(ledger, clock):
     """Sources that are put back there by hand stay; what became due since is removed."""
-    old = await graded(ledger)
+    old, retention = await graded(ledger), Retention(ledger, NoCompetitions(), **MONTH)
     clock.now += timedelta(days=20)
     young = await graded(ledger)
     clock.now += timedelta(days=15)
-    assert await remove_due(ledger, MONTH, NoCompetitions()) == Counter(sources=1)
+    assert await retention.remove_due() == Counter(sources=1)
     put_back = sa.update(submissions).where(submissions.c.submission_id == old).values(sources="[]")
     await ledger.database.write(lambda connection: connection.execute(put_back))
     clock.now += timedelta(days=20)
-    assert await remove_due(ledger, MONTH, NoCompetitions()) == Counter(sources=1)
+    assert await retention.remove_due() == Counter(sources=1)
     assert not (await ledger.get(old)).sources_removed and not await has_sources(ledger, young)
 
 
@@ -164,10 +171,42 @@ async def test_a_server_removes_by_itself_what_is_due(ledger, clock):
     """Without being asked for, nothing runs at all."""
     submission_id = await graded(ledger)
     clock.now += timedelta(days=31)
-    await asyncio.wait_for(retain(ledger, {}, NoCompetitions()), 60)
+    await asyncio.wait_for(Retention(ledger, NoCompetitions()).run(), 60)
     assert await has_sources(ledger, submission_id)
     async with asyncio.timeout(300):
-        task = asyncio.create_task(retain(ledger, MONTH, NoCompetitions(), first_s=0))
+        task = asyncio.create_task(Retention(ledger, NoCompetitions(), **MONTH).run(first_s=0))
         while await has_sources(ledger, submission_id):
             await asyncio.sleep(0.02)
     task.cancel()
+
+
+async def test_a_submission_says_that_its_sources_are_kept_no_longer(serve, settings, kernel, finished, capsys):
+    """Verdict and report are as they were."""
+    async with serve() as client:
+        made = await finished(client, await client.submit(kernel("accept")))
+        before = await client.get_submission(made.name)
+        assert before.sources and not before.sources_removed
+        async with Ledger.open(settings.ledger, now=lambda: datetime.now(UTC) + timedelta(days=2)) as ledger:
+            assert await remove_due(ledger, {"sources_days": 1}, NoCompetitions()) == Counter(sources=1)
+        after = await client.get_submission(made.name)
+        await show_command(made.name, server=client.address)
+    assert "its sources are kept no longer" in capsys.readouterr().out
+    assert after.sources_removed and not after.sources and after.report == before.report
+
+
+async def test_a_server_removes_what_its_settings_say(serve, monkeypatch):
+    """The part is made of both settings, and its task is started."""
+    made, started = [], asyncio.Event()
+
+    class Seen(Retention):
+        def __init__(self, ledger, policy, **days):
+            made.append(days)
+            super().__init__(ledger, policy, **days)
+
+        async def run(self):
+            started.set()
+
+    monkeypatch.setattr(server_part, "Retention", Seen)
+    async with serve(retain_sources_days=3, retain_events_days=4), asyncio.timeout(60):
+        await started.wait()
+    assert made == [{"sources_days": 3, "events_days": 4}]
