@@ -17,7 +17,7 @@ from grader.errors import LeaseLost, NotWaiting
 from grader.ledger import queue, records, statements, transactions
 from grader.ledger.changes import Changes
 from grader.ledger.database import Database
-from grader.ledger.keys import Identities, Keys
+from grader.ledger.keys import Keys
 from grader.ledger.postgres import LISTENER, PostgresDatabase
 from grader.ledger.queue import QueueEntry, depths, device_demands
 from grader.ledger.sqlite import SqliteDatabase
@@ -101,7 +101,6 @@ class Ledger:
         self._problems = dict[str, Problem]()  # some of those in the ledger, by digest: none changes
         self.changes = changes or Changes()
         self.artifacts = ArtifactRecords(database)
-        self.identities = Identities(database, now)
         self.keys = Keys(database, now)
 
     @classmethod

@@ -34,6 +34,7 @@ from grader.errors import Unauthenticated
 from grader.peers import PeerCount, PeerLimits
 from grader_extensions.web.forms import check_private
 from grader_extensions.web.identities import IdentityProvider, safe_endpoint, user_names
+from grader_extensions.web.provider_users import Identities
 from grader_extensions.web.sessions import COOKIE, LASTS, Sessions, delete_cookie, read_cookie, session_token, set_cookie
 from grader_extensions.web.sign_in import local_path
 from grader_extensions.web.site import Site, counted
@@ -308,7 +309,7 @@ class ProviderSignIn:
             log.info("sign_in_not_allowed", issuer=issuer, subject=subject)
             raise SignInRefused(f"{self.name} knows you, but this account may not use this server. Ask its operator (--oidc-allow).")
         names = user_names(issuer, subject, claims)
-        caller = await self._site.ledger.identities.enter(issuer, subject, names, f"sign-in with {self.name}")
+        caller = await Identities(self._site.ledger).enter(issuer, subject, names, f"sign-in with {self.name}")
         try:
             return (await self._sessions.begin_for(caller))[0]
         except Unauthenticated:

@@ -12,6 +12,7 @@ from aiohttp import web
 from grader.errors import Unauthenticated
 from grader.peers import PeerCount, PeerLimits, network_of
 from grader_extensions.web.forms import PLAIN, FormTokens, check_origin, check_private
+from grader_extensions.web.provider_users import Identities
 from grader_extensions.web.report.content import when
 from grader_extensions.web.sessions import COOKIE, LASTS, Session, Sessions, Transport, delete_cookie, session_token, set_cookie, transport
 from grader_extensions.web.site import PageAbsent, SignInNeeded, Site, sentence
@@ -70,10 +71,10 @@ class SignInPages:
         if session is None:
             raise SignInNeeded
         await self._tokens.read(request)
-        if await self._site.ledger.identities.of_session_key(session.caller.key_id) is None:
+        if await Identities(self._site.ledger).of_session_key(session.caller.key_id) is None:
             raise PageAbsent  # a key that leaked must not make others, which outlive it
         expire_time = self._site.now() + API_KEY_LASTS
-        text = await self._site.ledger.identities.replace_api_key(session.caller.key_id, expire_time)
+        text = await Identities(self._site.ledger).replace_api_key(session.caller.key_id, expire_time)
         log.info("api_key_made", user=session.caller.user, made_key=text.split("_")[1])
         return await self._account(request, session, made_key=text)
 
@@ -95,7 +96,7 @@ class SignInPages:
         return await self._tokens.page(request, "sign_in.html", shown, status)
 
     async def _account(self, request: web.Request, session: Session, made_key: str = "") -> web.Response:
-        identity = await self._site.ledger.identities.of_session_key(session.caller.key_id)
+        identity = await Identities(self._site.ledger).of_session_key(session.caller.key_id)
         api_key = None if identity is None else identity.api_key
         shown = {
             "session": session,

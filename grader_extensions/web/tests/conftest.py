@@ -8,6 +8,8 @@ import pytest_asyncio
 from grader_extensions.web.tests.browser import chromium
 from grader_extensions.web.tests.identity_provider import provider_site
 from grader_extensions.web.tests.site import read_site, signed_site
+from tests.contract.conftest import ledger, location  # noqa: F401  # fixtures
+from tests.postgres import postgres, url  # noqa: F401  # fixtures
 from tests.server.conftest import client, finished, grade, kernel_, place, quiet, serve, settings  # noqa: F401  # fixtures
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from grader.config import Settings
 from grader.errors import SettingsInvalid
-from grader.ledger.keys import SCOPES
 from grader.model import Scope
 from grader.rules.keys import check_user
 from grader_extensions.operation import server_doctor as doctor
 from grader_extensions.web.command_line import ReportCommands
 from grader_extensions.web.identities import claim_rules, identity_provider, safe_endpoint, safe_url, user_names
+from grader_extensions.web.provider_users import SCOPES
 
 ISSUER = "https://login.example.org"
 VERIFIED = {"email": "ann.lee@example.org", "email_verified": True}

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from grader.errors import Unauthenticated
 from grader.ledger import Ledger
-from grader.ledger.keys import SCOPES
 from grader.ledger.tables import bans
+from grader_extensions.web.provider_users import SCOPES, Identities
 from tests import fakes
 from tests.clock import Clock
 
@@ -24,11 +24,11 @@ def clock():
 
 async def test_a_subject_is_the_same_user_each_time(ledger, location):
     """Whatever the names are by then, and on another server; another issuer's subject is another user."""
-    first = await ledger.identities.enter(ISSUER, "1", NAMES, NOTE)
+    first = await Identities(ledger).enter(ISSUER, "1", NAMES, NOTE)
     assert (first.user, first.scopes, first.expire_time) == ("ann-1", SCOPES, None)
     async with Ledger.open(location, lambda: START) as second:
-        assert await second.identities.enter(ISSUER, "1", ("bob",), NOTE) == first
-        assert (await second.identities.enter(f"{ISSUER}/", "1", NAMES, NOTE)).user == "ann-12"
+        assert await Identities(second).enter(ISSUER, "1", ("bob",), NOTE) == first
+        assert (await Identities(second).enter(f"{ISSUER}/", "1", NAMES, NOTE)).user == "ann-12"
     assert [(key.user, key.note, key.scopes) for key in await ledger.keys.all() if key.key_id == first.key_id] == [("ann-1", NOTE, SCOPES)]
 
 
@@ -40,42 +40,44 @@ async def test_a_name_that_somebody_has_is_not_given(ledger):
     ban = {"competition_id": "one", "user_name": "ann-123", "administrator": "root", "reason": "copied", "create_time": START}
     await ledger.database.write(lambda connection: connection.execute(sa.insert(bans).values(ban)))
     with pytest.raises(ValueError, match="taken"):
-        await ledger.identities.enter(ISSUER, "1", NAMES, NOTE)
-    assert (await ledger.identities.enter(ISSUER, "1", (*NAMES, "ann-1234"), NOTE)).user == "ann-1234" and len(await ledger.keys.all()) == 2
+        await Identities(ledger).enter(ISSUER, "1", NAMES, NOTE)
+    assert (await Identities(ledger).enter(ISSUER, "1", (*NAMES, "ann-1234"), NOTE)).user == "ann-1234" and len(
+        await ledger.keys.all()
+    ) == 2
 
 
 async def test_two_that_enter_at_once_are_two_users_or_one(ledger, location):
     """Of one subject one, of two subjects two, with two names."""
     async with Ledger.open(location, lambda: START) as second:
         both = (ledger, second)
-        same = await asyncio.gather(*(one.identities.enter(ISSUER, "1", NAMES, NOTE) for one in both * 3))
-        other = await asyncio.gather(*(one.identities.enter(ISSUER, str(n), NAMES, NOTE) for n, one in enumerate(both, 2)))
+        same = await asyncio.gather(*(Identities(one).enter(ISSUER, "1", NAMES, NOTE) for one in both * 3))
+        other = await asyncio.gather(*(Identities(one).enter(ISSUER, str(n), NAMES, NOTE) for n, one in enumerate(both, 2)))
     assert {one.user for one in same} == {"ann-1"} and {one.user for one in other} == {"ann-12", "ann-123"}
     assert len(await ledger.keys.all()) == 3
 
 
 async def test_a_user_has_one_api_key(ledger):
     """The next one revokes the one before, and nothing else."""
-    caller, other = [await ledger.identities.enter(ISSUER, subject, NAMES, NOTE) for subject in "12"]
-    theirs = await ledger.identities.replace_api_key(other.key_id, START + timedelta(days=1))
-    made = [await ledger.identities.replace_api_key(caller.key_id, START + timedelta(days=1)) for _ in range(2)]
+    caller, other = [await Identities(ledger).enter(ISSUER, subject, NAMES, NOTE) for subject in "12"]
+    theirs = await Identities(ledger).replace_api_key(other.key_id, START + timedelta(days=1))
+    made = [await Identities(ledger).replace_api_key(caller.key_id, START + timedelta(days=1)) for _ in range(2)]
     valid = {key.key_id for key in await ledger.keys.all() if key.valid(START)}
     assert valid == {caller.key_id, other.key_id, made[1].split("_")[1], theirs.split("_")[1]}
-    found = await ledger.identities.of_session_key(caller.key_id)
+    found = await Identities(ledger).of_session_key(caller.key_id)
     assert (found.user, found.subject, found.api_key.key_id) == ("ann-1", "1", made[1].split("_")[1])
-    assert await ledger.identities.of_session_key(found.api_key.key_id) is None
+    assert await Identities(ledger).of_session_key(found.api_key.key_id) is None
 
 
 async def test_revoking_the_session_key_revokes_the_api_key(ledger):
     """And no other is made. The control is revoking the API key alone."""
-    caller = await ledger.identities.enter(ISSUER, "1", NAMES, NOTE)
-    text = await ledger.identities.replace_api_key(caller.key_id, START + timedelta(days=1))
+    caller = await Identities(ledger).enter(ISSUER, "1", NAMES, NOTE)
+    text = await Identities(ledger).replace_api_key(caller.key_id, START + timedelta(days=1))
     await ledger.keys.revoke(text.split("_")[1])
     assert {key.key_id for key in await ledger.keys.all() if key.valid(START)} == {caller.key_id}
-    await ledger.identities.replace_api_key(caller.key_id, START + timedelta(days=1))
+    await Identities(ledger).replace_api_key(caller.key_id, START + timedelta(days=1))
     await ledger.keys.revoke(caller.key_id)
     assert not [key for key in await ledger.keys.all() if key.valid(START)]
     with pytest.raises(Unauthenticated):
-        await ledger.identities.replace_api_key(caller.key_id, START + timedelta(days=1))
+        await Identities(ledger).replace_api_key(caller.key_id, START + timedelta(days=1))
     with pytest.raises(Unauthenticated):
-        await ledger.identities.replace_api_key("none", START)
+        await Identities(ledger).replace_api_key("none", START)
