@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from grader.config import Settings
 from grader.errors import GraderError, LedgerUnreachable
 from grader.ledger import postgres, sqlite
-from grader.ledger.checks import LedgerCheck, contents, schema
 from grader.server.settings import USAGE_ERROR, add_ledger_options, print_line, run_command
+from grader_extensions.operation.ledger_checks import LedgerCheck, contents, schema
 
 PROGRAM = "grader-server check"
 
