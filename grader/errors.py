@@ -116,17 +116,6 @@ class RequestIdReused(CallRefused):
     text = "request_id {request_id!r} was used with another request; make a new UUID for a new one"
 
 
-class NotWaiting(CallRefused):
-    """The submission is not in the queue."""
-
-    reason, code, precondition = "NOT_WAITING", "FAILED_PRECONDITION", ("SUBMISSION_NOT_WAITING", "submissions/")
-    submission_id: str
-    state: str
-
-    def __str__(self) -> str:
-        return f"submission {self.submission_id!r} is {self.state.upper()}; only one that waits can be taken up next"
-
-
 class AlreadyFinished(CallRefused):
     """A finished submission cannot be cancelled."""
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from grader.errors import LeaseLost, NotWaiting
+from grader.errors import LeaseLost
 from grader.ledger import queue, records, statements, transactions
 from grader.ledger.changes import Changes
 from grader.ledger.database import Database
 from grader.ledger.keys import Keys
 from grader.ledger.postgres import LISTENER, PostgresDatabase
-from grader.ledger.queue import QueueEntry, depths, device_demands
+from grader.ledger.queue import depths, device_demands
 from grader.ledger.sqlite import SqliteDatabase
 from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
 from grader.ledger.tables import artifacts, judgements, submissions
@@ -226,19 +226,6 @@ class Ledger:
     async def queue(self) -> queue.Snapshot:
         """Return who waits, in order, what runs, and what was graded recently."""
         return await self.database.read(lambda connection: queue.snapshot(connection, self.now().timestamp()))
-
-    async def queue_entries(self) -> list[QueueEntry]:
-        """Return what runs, and what waits in the order in which it is taken up, for administrators."""
-        return await self.database.read(queue.entries)
-
-    async def take_first(self, submission_id: str) -> None:
-        """Put a submission that waits before all others. SubmissionNotFound; NotWaiting where it runs or has ended."""
-
-        def put(connection: sa.Connection) -> None:
-            if not queue.take_first(connection, submission_id):
-                raise NotWaiting(submission_id, transactions.get(connection, submission_id).state)
-
-        await self.database.write(put)
 
     async def cancel(self, submission_id: str) -> Submission:
         """Cancel what waits; ask the worker to stop what runs; AlreadyFinished otherwise."""

@@ -13,14 +13,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache
 from statistics import fmean
 from typing import Any
 
 import sqlalchemy as sa
 
-from grader.ledger import records
 from grader.ledger.tables import submissions, usage
 from grader.model import DeviceDemand, Position, QueueDepth, SubmissionState
 from sandbox.protocol import wire
@@ -33,7 +31,6 @@ PRIORITIES = {
 }
 REJUDGE_PRIORITY = 3
 BATCH_PRIORITY = 10  # more than all of these, and added to the mode's
-FIRST_PRIORITY = -1  # what an administrator put before all others
 FIRST_COME_TURN = 7  # a prime: devices that are free in turn do not always meet the same
 RECENT_COUNT = 200  # graded submissions that estimates are drawn from
 _NO_USAGE = -1e300
@@ -47,21 +44,6 @@ _RECENT = (
     .order_by(submissions.c.number.desc())
     .limit(RECENT_COUNT)
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueEntry:
-    """A submission that runs or waits, as an administrator sees it. since: when it was taken up, or made; worker_id: "" where it waits;
-    user: "" of what a rejudge asked for."""
-
-    submission_id: str
-    state: SubmissionState
-    user: str
-    mode: str
-    device_kind: str
-    competition_id: str
-    since: datetime
-    worker_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +72,7 @@ def next_number(choices: Sequence[str], *, first_come: int) -> sa.Select[tuple[i
 
 def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
     """The whole queue in the order in which it is taken up if nothing else comes: each one taken is one more that its user has running."""
-    query = _in_order(submissions.c.submission_id, submissions.c.mode, submissions.c.device_kind)
+    query = in_order(submissions.c.submission_id, submissions.c.mode, submissions.c.device_kind)
     waiting = tuple((row.submission_id, row.mode, row.device_kind) for row in connection.execute(query))
     running, recent = connection.execute(_RUNNING).all(), connection.execute(_RECENT).all()
     return Snapshot(
@@ -101,7 +83,8 @@ def snapshot(connection: sa.Connection, now_s: float) -> Snapshot:
 
 
 @cache
-def _in_order(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+def in_order(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select columns of what waits, in the order in which it is taken up."""
     ordered, running, weight = _with_shares()
     owner = sa.case((submissions.c.rejudge_id.is_(None), submissions.c.share), else_=None)
     nth = sa.func.row_number().over(partition_by=owner, order_by=[submissions.c.priority, submissions.c.number])
@@ -112,30 +95,6 @@ def _in_order(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
         .where(submissions.c.state == SubmissionState.QUEUED)
         .order_by(submissions.c.priority, turn, weight, submissions.c.number)
     )
-
-
-def entries(connection: sa.Connection) -> list[QueueEntry]:
-    """Return what runs, longest first, and what waits, in order."""
-    names = ("submission_id", "state", "user_name", "mode", "device_kind", "competition_id", "create_time", "start_time", "worker_id")
-    columns = [submissions.c[name] for name in (*names, "rejudge_id")]
-    running = sa.select(*columns).where(submissions.c.state == SubmissionState.RUNNING).order_by(submissions.c.start_time)
-    return [
-        records.read(
-            QueueEntry,
-            row._mapping,
-            state=SubmissionState(row.state),
-            user="" if row.rejudge_id else row.user_name,
-            since=row.start_time if row.state == SubmissionState.RUNNING else row.create_time,
-            worker_id=row.worker_id if row.state == SubmissionState.RUNNING else "",
-        )
-        for row in [*connection.execute(running), *connection.execute(_in_order(*columns))]
-    ]
-
-
-def take_first(connection: sa.Connection, submission_id: str) -> bool:
-    """Put it before all others; whether it waits."""
-    here = sa.and_(submissions.c.submission_id == submission_id, submissions.c.state == SubmissionState.QUEUED)
-    return connection.execute(sa.update(submissions).where(here).values(priority=FIRST_PRIORITY)).rowcount > 0
 
 
 def positions(of: Snapshot, lane_count: int) -> dict[str, Position]:

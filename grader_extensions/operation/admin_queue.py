@@ -10,10 +10,10 @@ from functools import partial
 from grader.api.resource_names import SUBMISSIONS, resource_id
 from grader.config import Settings
 from grader.ledger import Ledger
-from grader.ledger.queue import QueueEntry
 from grader.server.admin import PROGRAM, action_adder, in_ledger
 from grader.server.server_state import EVERY_LANE, Cordons
 from grader.server.settings import add_json_option, add_ledger_options, print_json, print_line, print_table, run_command, usage_error
+from grader_extensions.operation import administered_queue
 
 QUEUE = f"{PROGRAM} queue"
 QUEUE_HEADINGS = ("next", "submission", "user", "mode", "device", "competition", "since", "at")
@@ -56,13 +56,13 @@ def _resume(options: argparse.Namespace, settings: Settings) -> int:
 
 async def _take_first(ledger: Ledger, options: argparse.Namespace) -> int:
     submission_id = resource_id(SUBMISSIONS, options.submission)
-    await ledger.take_first(submission_id)
+    await ledger.database.write(lambda connection: administered_queue.take_first(connection, submission_id))
     print_line(f"{submission_id} is taken up next")
     return 0
 
 
 async def _list_queue(ledger: Ledger, options: argparse.Namespace) -> int:
-    entries, now = await ledger.queue_entries(), ledger.now()
+    entries, now = await ledger.database.read(administered_queue.entries), ledger.now()
     cordons = Cordons(options.settings.state_dir)
     cordons.look()
     paused = EVERY_LANE in cordons.names
@@ -91,7 +91,7 @@ async def _list_queue(ledger: Ledger, options: argparse.Namespace) -> int:
     return 0
 
 
-def _queue_rows(entries: Sequence[QueueEntry], now: datetime) -> Iterator[tuple[str, ...]]:
+def _queue_rows(entries: Sequence[administered_queue.QueueEntry], now: datetime) -> Iterator[tuple[str, ...]]:
     place = 0
     for entry in entries:
         place += not entry.worker_id

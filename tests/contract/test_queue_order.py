@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from grader.errors import NotWaiting, SubmissionNotFound
 from grader.ledger.queue import FIRST_COME_TURN, positions
 from grader.ledger.tables import usage
 from grader.model import Failure
@@ -51,30 +50,6 @@ async def test_test_comes_before_benchmark_before_ranked(ledger, clock):
     for mode in (wire.Mode.RANKED, wire.Mode.BENCHMARK, wire.Mode.TEST):
         await submit(ledger, mode.value, mode=mode)
     assert [await grade(ledger, clock) for _ in range(3)] == ["test", "benchmark", "ranked"]
-
-
-async def test_what_an_administrator_puts_first_is_taken_up_first(ledger, clock):
-    """Before those that were there and those of a quicker mode; it keeps its place. Only one that waits can be put there."""
-    (running,) = await submit(ledger, "running")
-    held = await lease(ledger)
-    await submit(ledger, "test", 2, mode=wire.Mode.TEST)
-    (last,) = await submit(ledger, "ranked", mode=wire.Mode.RANKED, competition_id="spring")
-    assert [one.user for one in await ledger.queue_entries()] == ["running", "test", "test", "ranked"]
-    await ledger.take_first(last)
-    entries = await ledger.queue_entries()
-    assert [one.user for one in entries] == ["running", "ranked", "test", "test"]
-    assert [(one.state, one.worker_id) for one in entries[:2]] == [("running", "w"), ("queued", "")]
-    assert (entries[1].competition_id, entries[1].mode, entries[1].since) == ("spring", "ranked", clock())
-    first = await lease(ledger)
-    assert first.submission.submission_id == last
-    await ledger.release(first, FAULT)
-    assert (await lease(ledger)).submission.submission_id == last
-    for one in (running, last):
-        with pytest.raises(NotWaiting, match="is RUNNING; only one that waits"):
-            await ledger.take_first(one)
-    with pytest.raises(SubmissionNotFound):
-        await ledger.take_first("none")
-    await ledger.settle(held, fakes.report())
 
 
 @pytest.mark.parametrize(("lane_count", "queued_count"), [(1, 50), pytest.param(4, 500, marks=pytest.mark.slow)])
@@ -142,8 +117,6 @@ async def test_the_class_batch_lets_all_others_go_first_and_never_starves(ledger
         await ledger.settle(held, fakes.report())
         turns += [number] if held.submission.submission_id in of_batch else []
     assert turns == ([FIRST_COME_TURN, 2 * FIRST_COME_TURN] if batch else list(range(1, 2 * FIRST_COME_TURN + 1)))
-    await ledger.take_first(queued[-1].submission_id)
-    assert (await lease(ledger)).submission.submission_id == queued[-1].submission_id
 
 
 async def test_a_stream_of_tests_does_not_keep_a_slower_mode_waiting_for_ever(ledger, clock):

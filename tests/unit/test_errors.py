@@ -14,7 +14,6 @@ CASES = [
     (errors.SubmissionNotFound("s"), code_pb2.NOT_FOUND, error_details_pb2.ResourceInfo),
     (errors.ArtifactNotFound("s", "a.ptx"), code_pb2.NOT_FOUND, error_details_pb2.ResourceInfo),
     (errors.RequestIdReused("r"), code_pb2.ALREADY_EXISTS, None),
-    (errors.NotWaiting("s", "running"), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),
     (errors.AlreadyFinished("s", "failed"), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),
     (errors.NoSuchDevice("cuda", ("emulated",)), code_pb2.FAILED_PRECONDITION, error_details_pb2.PreconditionFailure),
     (errors.ReadOnly(), code_pb2.FAILED_PRECONDITION, None),
