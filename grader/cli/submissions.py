@@ -153,7 +153,7 @@ def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict
     optional = ("user", "competition", "tags", "withdrawn")
     columns = {heading: cells for heading, cells in columns.items() if heading not in optional or any(cells)}
     for heading in ("withdrawn", "tags", "language", "mode", "competition", "submitted (UTC)", "user", "speedup or score"):
-        if sum(max(map(len, (name, *cells))) + 2 for name, cells in columns.items()) - 2 > width:
+        if sum(min(max(map(len, (name, *cells))), 24) + 2 for name, cells in columns.items()) - 2 > width:  # longer cells are wrapped
             columns.pop(heading, None)
     return text_table(list(columns), list(zip(*columns.values(), strict=True)))
 

@@ -110,6 +110,8 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_ids():
     headings, cells = shown(one, width=60).splitlines()
     assert headings.split() == ["id", "problem", "verdict", "speedup", "or", "score"] and "…" not in cells
     assert cells.split()[:3] == ["aaaaaaaa", "sum", "WRONG_ANSWER"]
+    one.withdrawal.reason = "a long reason " * 20
+    assert "withdrawn" in shown(one) and "aaaaaaaa" in shown(one)  # a long cell takes several lines, and no column from others
 
 
 def test_a_wrong_answer_is_red_and_an_accepted_one_green():
