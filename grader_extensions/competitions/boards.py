@@ -57,9 +57,9 @@ async def read_history(ledger: Ledger, competitions: Competitions, user: str) ->
 
     def read(connection: sa.Connection) -> list[tuple[Competition, list[Standing]]]:
         query = sa.select(submissions.c.competition_id).where(submissions.c.user_name == user).distinct()
-        entered, own = frozenset(connection.execute(query).scalars()), (submissions.c.user_name == user,)
+        entered, of_user = frozenset(connection.execute(query).scalars()), (submissions.c.user_name == user,)
         present = [competition for competition in competitions.all() if competition.competition_id in entered]
-        return [(competition, standings_of(connection, competition, where=own)) for competition in present]
+        return [(competition, standings_of(connection, competition, where=of_user)) for competition in present]
 
     history = []
     for competition, standings in await ledger.database.read(read):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import islice
 from urllib.parse import quote, urlencode
 
 from aiohttp import web
@@ -69,9 +70,10 @@ class UserPages:
 
     async def competitions_feed(self, request: web.Request) -> web.Response:
         """The beginnings and ends of competitions, newest first."""
-        now, competitions = self._site.now(), self._site.competitions.all()
-        changes = [(f"{one.title} has begun", f"{one.competition_id}-start", one.start_time) for one in competitions]
-        changes += [(f"{one.title} has ended", f"{one.competition_id}-end", one.end_time) for one in competitions]
+        now, changes = self._site.now(), list[tuple[str, str, datetime]]()
+        for competition in self._site.competitions.all():
+            changes.append((f"{competition.title} has begun", f"{competition.competition_id}-start", competition.start_time))
+            changes.append((f"{competition.title} has ended", f"{competition.competition_id}-end", competition.end_time))
         past = sorted((change for change in changes if change[2] <= now), key=lambda change: change[2], reverse=True)
         return self._feed(request, "Competitions", "/competitions", past[:PAGE_SIZE], datetime.fromtimestamp(0, now.tzinfo))
 
@@ -93,5 +95,5 @@ class UserPages:
 
 def _matches(text: str, titles: Mapping[str, str]) -> list[tuple[str, str]]:
     """Id and title of the first that have the text in one of them; none for no text."""
-    found = ((name, title or name) for name, title in titles.items() if text and text in f"{name} {title}".casefold())
-    return [match for match, _ in zip(found, range(MATCHES), strict=False)]
+    matches = ((name, title or name) for name, title in titles.items() if text and text in f"{name} {title}".casefold())
+    return list(islice(matches, MATCHES))
