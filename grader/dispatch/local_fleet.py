@@ -8,7 +8,7 @@ import secrets
 import shutil
 import time
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -42,8 +42,8 @@ class Turns:
     turn took: a kernel chooses how long it takes, and may not keep a host from everybody else.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic, before_secret: Callable[[], Awaitable[object]] | None = None) -> None:
+        self._clock, self._before_secret = clock, before_secret
         self._secret, self._count = False, 0
         self._begin_s = self._owed_until_s = self._shown_end_s = -math.inf
         self._waiting: list[tuple[bool, asyncio.Future[None]]] = []
@@ -52,6 +52,8 @@ class Turns:
     @asynccontextmanager
     async def take(self, *, secret: bool) -> AsyncIterator[None]:
         """Wait until no work of the other kind is under way, and hold it off until the context is left."""
+        if secret and self._before_secret is not None:
+            await self._before_secret()
         waiter = secret, asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         self._admit()
@@ -96,6 +98,7 @@ class LocalFleet:
     gpus: one lane each. lane_count: how many emulated devices there are next to them.
     warm_count: how many run boxes may wait for a job.
     default: the device of a submission that names none; None: any GPU, or the emulated device where there is no GPU.
+    before_secret: is waited for before a box meets a competition's secret workloads.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class LocalFleet:
         warm_count: int = 0,
         look_again_s: float = LOOK_AGAIN_S,
         make_judge: JudgeMaker = JudgeProcess,
+        before_secret: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
@@ -133,11 +137,12 @@ class LocalFleet:
             lanes.append(DeviceLane(gpu.kind, make_judge(gpu.kind, access, baselines), access))
         self._lanes = Lanes(lanes, default or (gpus[0].kind if gpus else devices.EMULATED), look_again_s)
         builders = asyncio.Semaphore(builder_count)
-        self._warm = WarmBoxes(isolation, self._warm_place, size=warm_count)
+        self._warm = warm = WarmBoxes(isolation, self._warm_place, size=warm_count)
         # What the server, the pipeline and the breaker call.
         self.cordon, self.quarantine, self.seat = self._lanes.cordon, self._lanes.quarantine, self._lanes.reserve
         self.lanes, self.device_kinds, self.ready_kinds = self._lanes.now, self._lanes.offers, self._lanes.ready
-        self.run_box, self.times, self.warm, self.turn = self._warm.run_box, self._warm.times, self._warm.now, Turns().take
+        self.run_box, self.times, self.warm, self.end_waiting = warm.run_box, warm.times, warm.now, warm.end_waiting
+        self.turn = Turns(before_secret=before_secret).take
         self.builder: Callable[[], AbstractAsyncContextManager[None]] = lambda: builders
         # While a lane is busy, what goes there next is built.
         self._most = len(lanes) + max(builder_count, len(lanes))

@@ -102,9 +102,14 @@ class WarmBoxes:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
+        self.end_waiting()
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+
+    def end_waiting(self) -> None:
+        """End all boxes that wait or will. Those that jobs ask for are started anew."""
         for box in list(self._boxes):
             self._end(box)
-        await asyncio.gather(*self._leaving, return_exceptions=True)
+        self._changed.set()
 
     @asynccontextmanager
     async def run_box(self, spec: BoxSpec) -> AsyncIterator[RunBox]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from grader.isolation import BoxSpec, IsolationBroken, Purpose, gpu, launch, processes
 from grader.isolation.directories import slot_uid
-from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.forks import ForkParent, ForkParents
 from grader.isolation.host_box import HostIsolation, Launch
 from grader.isolation.launch import MASKED_PATHS, SHM_BYTES, TMP_INODE_COUNT
@@ -43,7 +42,6 @@ class BubblewrapIsolation(HostIsolation):
         self, settings: BoxSettings, protections: Protections | None = None, find_driver: Callable[[int], gpu.DriverFiles] = gpu.find_driver
     ) -> None:
         super().__init__(settings, find_driver, protections)
-        self.fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None).current
         self._program = shutil.which(PROGRAM)
         self._options = ""
         self._root = os.geteuid() == 0
@@ -123,6 +121,11 @@ class BubblewrapIsolation(HostIsolation):
         keep = self._protections
         separate = keep.own_uid and keep.own_pids and keep.own_ipc and keep.own_network
         return self._parents.hold(spec) if spec.fork_argv and self._root and separate else super()._parent(spec)
+
+    async def adopt(self, memory_toolchain_dir: Path) -> None:
+        """Have boxes that start from now on, and what forks them, see the toolchain's copy there."""
+        await super().adopt(memory_toolchain_dir)
+        self._parents.retire()
 
     async def close(self) -> None:
         """End what forks boxes, and take down what was set up; no box may be live."""

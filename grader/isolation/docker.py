@@ -16,6 +16,7 @@ import tarfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -282,6 +283,12 @@ class DockerIsolation:
             return await self._fingerprint.current()
         return f"image {(await self._prepared()).image} {box_modules.variable()}"
 
+    async def adopt(self, memory_toolchain_dir: Path) -> None:
+        """Have boxes that start from now on see the toolchain's copy there."""
+        self._settings, self._root = replace(self._settings, memory_toolchain_dir=memory_toolchain_dir), None
+        self._fingerprint = HostFingerprint(fixed=True)
+        await self.fingerprint()
+
     async def sweep(self) -> int:
         """Remove the containers of earlier servers with this state directory."""
         sweep_runtime(self._settings)
@@ -294,22 +301,26 @@ class DockerIsolation:
         return len(strangers)
 
     async def _prepared(self) -> launch.ContainerRoot:
-        if self._root is None:
-            toolchain, named = await asyncio.to_thread(self._make_toolchain), self._settings.image
+        if (root := self._root) is None:
+            settings = self._settings
+            toolchain, named = await asyncio.to_thread(_make_toolchain, settings), settings.image
             try:
                 # By its id: what was looked at once is what every box is made of, whatever the name means later.
                 image = await self._engine.call(_empty_image if named is None else lambda client: _image_id(client, named))
             except ENGINE_FAULTS as error:
                 problem = "cannot make an empty image" if named is None else f"has no image {named}; build it, or pull it"
                 raise IsolationBroken(f"the engine {problem}: {_first_line(error)}") from error
-            self._root = launch.ContainerRoot(toolchain=toolchain, image=image, seccomp_text=profile("seccomp.json").read_text())
-        return self._root
+            root = launch.ContainerRoot(toolchain=toolchain, image=image, seccomp_text=profile("seccomp.json").read_text())
+            if settings is self._settings:  # no copy was adopted meanwhile
+                self._root = root
+        return root
 
-    def _make_toolchain(self) -> Toolchain:
-        if self._settings.image is not None:
-            return image_toolchain()
-        write_own_etc(self._settings.etc_directory)
-        return host_toolchain(self._settings.etc_directory, self._settings.hidden_paths, self._settings.memory_toolchain_dir)
+
+def _make_toolchain(settings: BoxSettings) -> Toolchain:
+    if settings.image is not None:
+        return image_toolchain()
+    write_own_etc(settings.etc_directory)
+    return host_toolchain(settings.etc_directory, settings.hidden_paths, settings.memory_toolchain_dir)
 
 
 def _image_id(client: docker.APIClient, name: str) -> str:

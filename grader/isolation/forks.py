@@ -105,10 +105,14 @@ class ForkParents:
             parent.live_count -= 1
             self._end_unused()
 
-    async def close(self) -> None:
-        """End them all; no box may be live."""
+    def retire(self) -> None:
+        """Let none of them fork any more."""
         for key in list(self._parents):
             self._retire(key)
+
+    async def close(self) -> None:
+        """End them all; no box may be live."""
+        self.retire()
         await asyncio.gather(*(parent.leave() for parent in self._retired), return_exceptions=True)
 
     def _retire(self, key: tuple[object, ...]) -> None:

@@ -236,7 +236,7 @@ class HostIsolation(ABC):
     def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], protections: Protections | None = None) -> None:
         self._settings, self._find_driver, self._protections = settings, find_driver, protections or Protections()
         self._cgroups = Cgroups(settings.state_id, settings.run_id)
-        self.fingerprint = HostFingerprint().current  # a box has the host's toolchain
+        self._fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None)
 
     @abstractmethod
     def _warnings(self) -> list[str]:
@@ -299,6 +299,16 @@ class HostIsolation(ABC):
             process_count=spec.limits.process_count if keep.process_limit else None,
         )
         return cgroup
+
+    async def adopt(self, memory_toolchain_dir: Path) -> None:
+        """Have boxes that start from now on see the toolchain's copy there."""
+        self._settings = replace(self._settings, memory_toolchain_dir=memory_toolchain_dir)
+        self._fingerprint = HostFingerprint(fixed=True)
+        await self.fingerprint()
+
+    async def fingerprint(self) -> str:
+        """The host's toolchain, which a box has."""
+        return await self._fingerprint.current()
 
     async def sweep(self) -> int:
         """End what earlier servers with this state directory left."""

@@ -10,40 +10,35 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
-import mmap
+import json
 import os
 import re
 import shutil
 import stat
 import subprocess
 import sys
-import tempfile
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import structlog
 
-from grader.isolation import IsolationBroken
+from grader.isolation import IsolationBroken, toolchain_keeper
 from grader.isolation.directories import remove_tree
 from grader.isolation.processes import read_host_memory
 from grader.isolation.settings import BoxSettings
-from grader.isolation.toolchain import Toolchain, host_toolchain, mirrored
+from grader.isolation.toolchain import Toolchain, host_toolchain
+from grader.isolation.toolchain_keeper import CACHE, KEEPER_NAME, PARTIAL_MODE, is_there, is_whole
 
 log = structlog.get_logger()
 
 PLACE, PREFIX = Path("/dev/shm"), "grader-toolchain-"
 TMPFS_MAGIC = "tmpfs"
 FREE_FACTOR = 3  # so many times the copy's size has to be available
-PARTIAL_MODE, WHOLE_MODE = 0o700, 0o711  # of a copy's directory: by it a server knows that all of the copy is there
-KEEPER_SCRIPT = Path(__file__).with_name("toolchain_keeper.py")
 LINGER_S = 600.0  # so long a copy stays when its last server has gone
 KEEPER_START_S = 60.0
-PROGRESS_S = 2.0
-# Of GNU. A hole in a file would be filled by the first box that maps it.
-COPIER = ("xargs", "-0", "-P8", "-n200", "cp", "-P", "--parents", "--preserve=timestamps", "--sparse=never", "-t")
-CACHE = "/__pycache__/"
-USE_COUNT = 3  # referenced, then active, then referenced again
+PROGRESS_S = 1.0
 ToolchainPart = tuple[str, os.stat_result]  # a file, directory or link, and its facts
 # What compilers, Python, torch, Triton and CUDA read; the rest of /usr/lib is of other programs.
 _LIBRARIES = re.compile(
@@ -66,42 +61,76 @@ class MemoryToolchainUnavailable(IsolationBroken):
     """The toolchain can't be kept in memory here; the message says why and what to do."""
 
 
-@asynccontextmanager
-async def memory_toolchain(
-    settings: BoxSettings, *, wanted: bool | None, place: Path = PLACE, limit_bytes: int | None = None, linger_s: float = LINGER_S
-) -> AsyncIterator[Path | None]:
-    """The directory of the copy, made unless there is one of the toolchain as it is now; None without a copy.
+class MemoryToolchain:
+    """The copy of a server, which is made while that serves.
 
-    wanted: None makes a copy where there is room, and warns where there is none; True raises MemoryToolchainUnavailable there.
-    limit_bytes: the memory that this process may use.
+    wanted: None makes a copy where there is room, and warns where there is none; True makes `ready` raise MemoryToolchainUnavailable there.
+    adopt: has all boxes see it. limit_bytes: the memory that this process may use.
     """
-    directory, lock = None, -1
-    try:
-        if wanted is False:
-            raise MemoryToolchainUnavailable("--no-resident-toolchain")
-        if settings.image is not None:
-            raise MemoryToolchainUnavailable("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
-        directory, lock = await asyncio.to_thread(_hold, settings, place, limit_bytes)
-    except MemoryToolchainUnavailable as error:
-        if wanted:
-            raise
-        log.warning("toolchain_on_disk", reason="box_root is an image" if settings.image else str(error))
-    try:
-        if directory is not None:
-            await asyncio.to_thread(_start_keeper, directory, linger_s)
-        yield directory
-    finally:
-        if directory is not None:
-            os.utime(lock)  # its keeper counts from here
-            os.close(lock)
+
+    def __init__(
+        self,
+        settings: BoxSettings,
+        *,
+        wanted: bool | None,
+        adopt: Callable[[Path], Awaitable[None]],
+        place: Path = PLACE,
+        limit_bytes: int | None = None,
+        linger_s: float = LINGER_S,
+    ) -> None:
+        self._wanted, self._adopt, self._linger_s = wanted, adopt, linger_s
+        self.find_place = partial(find_place, settings, place, limit_bytes)
+        self._begun: asyncio.Task[None] | None = None
+        self._lock = -1
+
+    def begin(self) -> asyncio.Task[None]:
+        """Begin to make it, unless that has begun; again where it failed."""
+        if self._begun is None or (self._begun.done() and self._begun.exception() is not None):
+            self._begun = asyncio.create_task(self._make())
+        return self._begun
+
+    async def ready(self) -> None:
+        """Wait until boxes see it, or where it is not wanted can't."""
+        await asyncio.shield(self.begin())
+
+    async def close(self) -> None:
+        """Leave it to its keeper; no box may be live."""
+        if self._begun is not None:
+            self._begun.cancel()
+            await asyncio.gather(self._begun, return_exceptions=True)
+        if self._lock >= 0:
+            os.utime(self._lock)  # its keeper counts from here
+            os.close(self._lock)
+
+    async def _make(self) -> None:
+        try:
+            if self._wanted is False:
+                raise MemoryToolchainUnavailable("--no-resident-toolchain")
+            parts, directory = await asyncio.to_thread(self.find_place)
+            log.info("toolchain_wanted", directory=str(directory), file_count=len(parts), size_mib=size_of(parts) >> 20)
+            try:
+                self._lock = await hold(directory, parts, self._linger_s)
+            except (OSError, subprocess.SubprocessError) as error:
+                raise MemoryToolchainUnavailable(f"the toolchain could not be copied to {directory}: {error}") from error
+        except MemoryToolchainUnavailable as error:
+            (log.error if self._wanted else log.warning)("toolchain_on_disk", reason=str(error))
+            if self._wanted:
+                raise
+            return
+        await self._adopt(directory)
+        log.info("toolchain_in_memory", directory=str(directory))
 
 
-def _start_keeper(directory: Path, linger_s: float) -> None:
-    keeper = (sys.executable, "-I", "-S", "-B", str(KEEPER_SCRIPT), str(directory), str(linger_s))
-    try:
-        subprocess.run(keeper, stdin=subprocess.DEVNULL, cwd="/", env={}, check=True, timeout=KEEPER_START_S)
-    except (OSError, subprocess.SubprocessError) as error:  # the next server's sweep removes the copy
-        log.warning("toolchain_keeper_failed", error=str(error))
+def find_place(settings: BoxSettings, place: Path = PLACE, limit_bytes: int | None = None) -> tuple[list[ToolchainPart], Path]:
+    """Return what is copied and to where; MemoryToolchainUnavailable where there is no room."""
+    if settings.image is not None:
+        raise MemoryToolchainUnavailable("a box root 'image:NAME' has its own toolchain; leave --resident-toolchain out")
+    parts = parts_of(host_toolchain(settings.runtime_dir / "etc", settings.hidden_paths))
+    directory, size_bytes = place / f"{PREFIX}{os.geteuid()}-{_digest(parts)}", size_of(parts)
+    sweep(place, sparing=directory)
+    if (reason := why_not(0 if directory.exists() else size_bytes, place, limit_bytes)) is not None:
+        raise MemoryToolchainUnavailable(f"the toolchain is not kept in memory: {reason}")
+    return parts, directory
 
 
 def sweep(place: Path = PLACE, sparing: Path | None = None) -> int:
@@ -164,111 +193,42 @@ def _open(directory: Path) -> int:
     raise PermissionError(f"{directory} belongs to somebody else; remove it")
 
 
-def _hold(settings: BoxSettings, place: Path, limit_bytes: int | None) -> tuple[Path, int]:
-    """Return the copy's directory, and the descriptor whose lock keeps it."""
-    parts = parts_of(host_toolchain(settings.runtime_dir / "etc", settings.hidden_paths))
-    directory, size_bytes = place / f"{PREFIX}{os.geteuid()}-{_digest(parts)}", size_of(parts)
-    sweep(place, sparing=directory)
-    while True:  # until nobody removes it between two looks
-        if (reason := why_not(0 if directory.exists() else size_bytes, place, limit_bytes)) is not None:
-            raise MemoryToolchainUnavailable(f"the toolchain is not kept in memory: {reason}")
-        log.info("toolchain_wanted", directory=str(directory), file_count=len(parts), size_mib=size_bytes >> 20)
-        try:
-            if (lock := take(directory, parts)) is not None:
-                log.info("toolchain_in_memory", directory=str(directory))
-                return directory, lock
-        except (OSError, IsolationBroken) as error:
-            raise MemoryToolchainUnavailable(f"the toolchain could not be copied to {directory}: {error}") from error
-
-
-def take(directory: Path, parts: list[ToolchainPart]) -> int | None:
-    """Lock a copy, made unless it is there; None where it has been removed meanwhile. Another server that makes it is waited for.
-
-    Only who has the lock of the directory that is there alone may remove or fill it.
-    """
-    with suppress(FileExistsError):
-        directory.mkdir(mode=PARTIAL_MODE)
+async def hold(directory: Path, parts: list[ToolchainPart], linger_s: float = LINGER_S) -> int:
+    """Wait until a copy is whole, and return the descriptor whose lock keeps it; OSError where it can't be made. Its keeper makes it,
+    whichever server has started that, and goes on where this server ends."""
     with ExitStack() as opened:
-        lock = _open(directory)
+        lock = await asyncio.to_thread(_claim, directory, parts, linger_s)
         opened.callback(os.close, lock)
-        if _lock_alone(lock) and is_there(lock, directory) and not is_whole(lock):
-            try:
-                copy(parts, directory, lock)
-                os.fchmod(lock, WHOLE_MODE)
-            except BaseException:
-                remove_tree(directory)
-                raise
-        fcntl.flock(lock, fcntl.LOCK_SH)  # others may have had it in between
-        if not (is_there(lock, directory) and is_whole(lock)):
-            return None
-        opened.pop_all()
-        return lock
+        while True:
+            keeper, _, failure = (directory / KEEPER_NAME).read_text("utf-8", "replace").partition("\n")
+            alive = Path(f"/proc/{keeper}").exists()
+            if is_whole(lock):
+                opened.pop_all()
+                return lock
+            if failure or not alive:
+                raise OSError(failure or "the process that makes the copy was ended")
+            log.info("toolchain_copying", free_mib=shutil.disk_usage(directory).free >> 20)
+            await asyncio.sleep(PROGRESS_S)
 
 
-def _lock_alone(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:  # of a server that has it, or makes it
-        return False
-    return True
-
-
-def is_there(lock: int, directory: Path) -> bool:
-    """Return whether the open directory is still the one at this path."""
-    return directory.exists() and os.path.samestat(os.fstat(lock), directory.lstat())
-
-
-def is_whole(lock: int) -> bool:
-    """Return whether all of the copy was made."""
-    return stat.S_IMODE(os.fstat(lock).st_mode) == WHOLE_MODE
-
-
-def copy(parts: list[ToolchainPart], directory: Path, *descriptors: int) -> None:
-    """Copy all parts to below `directory`, at their own paths there; IsolationBroken where one is not copied whole.
-
-    descriptors: inherited by the copier, which then has their locks too as long as it lives.
-    """
-    directories = [(mirrored(directory, Path(source)), facts) for source, facts in parts if stat.S_ISDIR(facts.st_mode)]
-    files = [(source, facts) for source, facts in parts if not stat.S_ISDIR(facts.st_mode)]
-    for target, _ in directories:
-        target.mkdir(parents=True, exist_ok=True, mode=0o755)
-    with tempfile.TemporaryFile() as sources:
-        sources.write(b"\0".join(os.fsencode(source).lstrip(b"/") for source, _ in files))
-        sources.seek(0)
-        words, silent = [*COPIER, str(directory)], subprocess.DEVNULL
-        with subprocess.Popen(words, stdin=sources, stderr=silent, cwd="/", umask=0o022, pass_fds=descriptors) as copier:
-            while copier.returncode is None:
-                log.info("toolchain_copying", free_mib=shutil.disk_usage(directory).free >> 20)
-                with suppress(subprocess.TimeoutExpired):
-                    copier.wait(PROGRESS_S)
-    for source, facts in files:  # whatever the copier says
-        path = f"{directory}{source}"
-        try:
-            copied = os.lstat(path)
-        except FileNotFoundError:
-            if CACHE in source or not os.access(source, os.R_OK):
-                continue  # boxes have no more rights than we
-            raise
-        if CACHE in source and copied.st_size != facts.st_size:
-            Path(path).unlink()
-        elif CACHE not in source and (copied.st_size, copied.st_mtime_ns) != (facts.st_size, facts.st_mtime_ns):
-            raise IsolationBroken(f"{source} was not copied whole; wait until no packages are installed, or free memory")
-        elif facts.st_size and stat.S_ISREG(facts.st_mode):
-            settle(path)
-    for above in {parent for target, _ in directories for parent in (target, *target.parents) if directory in parent.parents}:
-        above.chmod(0o755)  # whatever the server's umask is
-    for target, facts in reversed(directories):  # a directory's time counts for Python's finders
-        os.utime(target, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
-
-
-def settle(path: str) -> None:
-    """Use every page until the kernel marks it active and referenced, where use changes nothing: `smaps` tells a box of these marks."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        for _ in range(USE_COUNT):
-            mmap.mmap(descriptor, 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ).close()
-    finally:
-        os.close(descriptor)
+def _claim(directory: Path, parts: list[ToolchainPart], linger_s: float) -> int:
+    """Lock a copy's directory against its removal, and start its keeper, unless it has one."""
+    command = (sys.executable, "-I", "-S", "-B", toolchain_keeper.__file__, str(directory), str(linger_s))
+    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    while True:  # until nobody removes it between two looks
+        with suppress(FileExistsError):
+            directory.mkdir(mode=PARTIAL_MODE)
+        with ExitStack() as opened, suppress(FileNotFoundError):
+            lock = _open(directory)
+            opened.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if not is_there(lock, directory):
+                continue
+            named = [(path, (facts.st_mode, facts.st_size, facts.st_mtime_ns)) for path, facts in parts]
+            text = b"" if is_whole(lock) else json.dumps(named).encode()
+            subprocess.run(command, input=text, cwd="/", env=environment, check=True, timeout=KEEPER_START_S)
+            opened.pop_all()
+            return lock
 
 
 def parts_of(toolchain: Toolchain) -> list[ToolchainPart]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from grader.isolation import Availability, Box, BoxSpec, Isolation, NoIsolationWorks
@@ -43,6 +44,9 @@ class ObservedIsolation:
 
 class ClosableIsolation(Isolation, Protocol):
     """An isolation that may hold a connection."""
+
+    async def adopt(self, memory_toolchain_dir: Path) -> None:
+        """Have boxes that start from now on see the toolchain's copy there."""
 
     async def close(self) -> None:
         """Hang up; no box may be live."""

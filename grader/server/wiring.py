@@ -24,7 +24,7 @@ from grader.dispatch.lanes import JudgeMaker, JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import SettingsInvalid
 from grader.isolation.directories import leave_runtime
-from grader.isolation.memory_toolchain import MemoryToolchainUnavailable, memory_toolchain
+from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable
 from grader.isolation.processes import read_host_memory
 from grader.isolation.select import ObservedIsolation, choose
 from grader.isolation.settings import BoxSettings
@@ -63,41 +63,52 @@ def wired(settings: Settings, *, proving: bool = True, make_judge: JudgeMaker = 
     """Return what grades, as the settings ask: this host's isolation and devices, or the fleet of an installed package.
     proving: see `local`."""
     if settings.fleet == "local":
-        return local(settings, proving=proving, make_judge=make_judge)
+        return local(settings, proving=proving, make_judge=make_judge, trusted=trusts_callers(settings))
     fleet: Wiring | None = extensions.part(extensions.FLEETS, settings.fleet)
     if fleet is None:
         raise SettingsInvalid("fleet", f"no installed package has the fleet {settings.fleet!r}; {extensions.HOW_TO_INSTALL}")
     return fleet(settings)
 
 
+def trusts_callers(settings: Settings) -> bool:
+    """Return whether callers are this host's own, and no competition keeps anything from them."""
+    return settings.loopback and not settings.asks_keys and not settings.competitions
+
+
 @asynccontextmanager
-async def local(settings: Settings, *, proving: bool = True, make_judge: JudgeMaker = JudgeProcess) -> AsyncIterator[Grading]:
+async def local(
+    settings: Settings, *, proving: bool = True, make_judge: JudgeMaker = JudgeProcess, trusted: bool = False
+) -> AsyncIterator[Grading]:
     """This host's isolation and devices; boxes of an earlier server are swept on the way in.
-    proving: nothing is taken before every lane has graded a kernel of the grader's own."""
+    proving: nothing is taken before every lane has graded a kernel of the grader's own. trusted: the toolchain is copied to memory when a
+    submission first meets a competition's secrets."""
     gpus = chosen_gpus(settings.device)
     boxes = replace(box_settings(settings), yields_cores=bool(gpus))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, leave_runtime, boxes)
+        # A process shares the host's files anyhow: only of boxes anything is claimed.
+        wanted, (cores, memory_bytes) = False if settings.sandbox == "process" else settings.resident_toolchain, build_resources()
+
+        async def adopt(memory_toolchain_dir: Path) -> None:
+            await isolation.adopt(memory_toolchain_dir)
+            fleet.end_waiting()
+
+        resident = MemoryToolchain(boxes, wanted=wanted, adopt=adopt, limit_bytes=memory_bytes)
+        stack.push_async_callback(resident.close)
         try:
-            # A process shares the host's files anyhow: only of boxes anything is claimed.
-            wanted = False if settings.sandbox == "process" else settings.resident_toolchain
-            resident = memory_toolchain(boxes, wanted=wanted, limit_bytes=build_resources()[1])
-            directory = await stack.enter_async_context(resident)
+            if wanted:
+                await asyncio.to_thread(resident.find_place)
         except MemoryToolchainUnavailable as error:
             raise SettingsInvalid("resident_toolchain", str(error)) from error
-        boxes = replace(boxes, memory_toolchain_dir=directory)
         cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
         isolation, availability = await choose(settings.sandbox, boxes)
         observed = ObservedIsolation(isolation)
         stack.push_async_callback(isolation.close)
         log.info("isolation_chosen", isolation=isolation.NAME, detail=availability.detail, warnings=availability.warnings)
-        if boxes.memory_toolchain_dir is not None:
-            await isolation.fingerprint()  # of what has just been copied
         emulated_count = settings.lanes if box_modules.has_emulated() else 0
         log.info("devices_found", gpus=[f"{gpu.index}: {gpu.name}" for gpu in gpus], emulated_count=emulated_count)
         if not gpus and not emulated_count:
             raise SettingsInvalid("device", f"no GPU is used here, and {box_modules.MISSING}")
-        cores, memory_bytes = build_resources()
         count = settings.builders or builder_count(cores, memory_bytes, gpu_count=len(gpus), emulated_count=emulated_count)
         log.info("builders_chosen", count=count, computed=settings.builders is None, cores=cores, memory_bytes=memory_bytes)
         lane_count = emulated_count + len(gpus)
@@ -113,7 +124,10 @@ async def local(settings: Settings, *, proving: bool = True, make_judge: JudgeMa
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
             make_judge=make_judge,
+            before_secret=resident.ready,
         )
+        if wanted is not None or not trusted:
+            resident.begin()
         async with fleet, host_breaker(fleet, proving=proving) as breaker:
             yield Grading(
                 grade=breaker.grade,

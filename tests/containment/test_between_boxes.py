@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.isolation.memory_toolchain import MemoryToolchainUnavailable, memory_toolchain, settle
+from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable
 from grader.isolation.settings import BoxSettings
+from grader.isolation.toolchain_keeper import settle
 
 # A file that every box has, of the host's toolchain.
 PAGES = """
@@ -86,15 +87,20 @@ ROOM = {"memory_bytes": 2 << 30, "tmp_bytes": 64 << 20, "process_count": 64, "op
 @pytest.fixture(scope="module")
 def memory_toolchain_dir():
     """A copy of the toolchain in memory, as a server makes one."""
+    made = list[Path]()
+
+    async def adopt(directory):
+        made.append(directory)
+
     with tempfile.TemporaryDirectory(prefix="grader-resident-") as place, asyncio.Runner() as runner:
         settings = BoxSettings(state_id=f"resident{os.getpid()}", runtime_dir=Path(place))
-        held = memory_toolchain(settings, wanted=True, linger_s=0)
+        resident = MemoryToolchain(settings, wanted=True, adopt=adopt, linger_s=0)
         try:
-            directory = runner.run(held.__aenter__())
+            runner.run(resident.ready())
         except MemoryToolchainUnavailable as error:
             pytest.skip(str(error))
-        yield directory
-        runner.run(held.__aexit__(None, None, None))  # its keeper, or a server's, removes it
+        yield made[0]
+        runner.run(resident.close())  # its keeper, or a server's, removes it
 
 
 @pytest.mark.slow
@@ -108,6 +114,32 @@ async def test_a_box_compiles_and_imports_torch_from_the_copy_in_memory(cage, me
     cage.settings = replace(cage.settings, memory_toolchain_dir=memory_toolchain_dir)
     assert await cage.says(asks, limits=ROOM) == ["compiled 0 0", "torch 3"]
     assert set(await cage.says(MOUNTS)) <= {*OF_ONE_BOX, cage.attacker[1]}
+
+
+MAPS = f"""
+{MOUNTS}
+for line in open('/proc/self/maps'):
+    if not line.split()[3].startswith('00:'):
+        print('mapped', line.split()[5])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_boxes_see_the_copy_from_when_it_is_adopted(cage, memory_toolchain_dir):
+    """A server makes it while it serves. Nothing on disk is mapped then, neither by what forks boxes. The control: before, it is."""
+
+    async def printed():
+        async with isolation.start(cage.spec(MAPS)) as box:
+            return {*(await box.wait()).output.decode().splitlines()}
+
+    isolation = cage.isolation(extra_binds=(cage.attacker,))
+    before = await printed()
+    assert "/usr" in before and any(line.startswith("mapped /") for line in before)
+    await isolation.adopt(memory_toolchain_dir)
+    assert await printed() <= {*OF_ONE_BOX, cage.attacker[1]}
+    if cage.name == "forks":  # its parent, before somebody looks for what is left
+        await isolation.close()
 
 
 LOOKS_FOR_NAMES = """

@@ -44,6 +44,19 @@ async def test_as_many_jobs_as_lanes_are_on_the_device(make) -> None:
             assert await asyncio.wait_for(third, 300) is second
 
 
+async def test_secrets_wait_for_the_copy_of_the_toolchain_and_shown_work_does_not(make) -> None:
+    """A box with secrets would leave what it reads in the page cache of files on disk."""
+    copied = asyncio.Event()
+    fleet = make(before_secret=copied.wait)
+    secret = asyncio.ensure_future(fleet.turn(secret=True).__aenter__())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(300), fleet.turn(secret=False):
+        assert not secret.done()
+    copied.set()
+    await asyncio.wait_for(secret, 300)
+
+
 async def test_a_seat_is_where_the_fewest_sit(make) -> None:
     """One job for each GPU before any has two; a choice keeps to the GPUs that it means."""
     fleet = make(gpus=FOUR)

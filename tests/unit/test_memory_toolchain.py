@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
+import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
+from grader.config import Settings
 from grader.isolation import IsolationBroken
 from grader.isolation import memory_toolchain as module
-from grader.isolation.memory_toolchain import PREFIX, MemoryToolchainUnavailable, copy, memory_toolchain, sweep, take, why_not
+from grader.isolation import toolchain_keeper as keeper
+from grader.isolation.memory_toolchain import PREFIX, MemoryToolchain, MemoryToolchainUnavailable, hold, sweep, why_not
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import BindMount, Toolchain, host_toolchain, mirrored
+from grader.isolation.toolchain_keeper import KEEPER_NAME, PARTIAL_MODE, WHOLE_MODE
+from grader.server.wiring import trusts_callers
 
-HANG_S, KEEPER = 60.0, module.KEEPER_SCRIPT.name
+HANG_S, KEEPER = 60.0, "toolchain_keeper.py"
+T = TypeVar("T")
+Take = Callable[[Path, list[module.ToolchainPart]], Awaitable[int]]
 
 
 @pytest.fixture
@@ -47,11 +56,24 @@ def parts(root: Path) -> list[module.ToolchainPart]:
     return module.parts_of(toolchain)
 
 
-def test_a_copy_has_every_file_with_its_bytes_time_and_link(tree: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def take() -> Iterator[Callable[..., Awaitable[int]]]:
+    """Holds copies as a server does until the test is over, when their keepers remove them."""
+    with ExitStack() as held:
+
+        async def take_copy(directory: Path, copied: list[module.ToolchainPart]) -> int:
+            lock = await hold(directory, copied, linger_s=0)
+            held.callback(os.close, lock)
+            return lock
+
+        yield take_copy
+
+
+async def test_a_copy_has_every_file_with_its_bytes_time_and_link(tree: Path, tmp_path: Path, take: Take) -> None:
     """Nothing is setuid in it, and of what is hidden there is an empty directory to cover. Boxes may read it, whatever the umask."""
     before = os.umask(0o077)
     try:
-        copy(parts(tree), tmp_path / "copy")
+        await take(tmp_path / "copy", parts(tree))
     finally:
         os.umask(before)
     there = mirrored(tmp_path / "copy", tree)
@@ -65,24 +87,24 @@ def test_a_copy_has_every_file_with_its_bytes_time_and_link(tree: Path, tmp_path
     assert (there / "bin").stat().st_mtime_ns == (tree / "bin").stat().st_mtime_ns
 
 
-def test_a_hole_takes_room_in_a_copy(tree: Path, tmp_path: Path) -> None:
+async def test_a_hole_takes_room_in_a_copy(tree: Path, tmp_path: Path, take: Take) -> None:
     """The first box that maps it would fill it, and a later one could tell. The control: the file itself takes none."""
     with (tree / "bin" / "hole").open("wb") as file:
         file.truncate(1 << 20)
-    copy(parts(tree), tmp_path / "copy")
+    await take(tmp_path / "copy", parts(tree))
     assert (tree / "bin" / "hole").stat().st_blocks == 0
     assert mirrored(tmp_path / "copy", tree / "bin" / "hole").stat().st_blocks * 512 >= 1 << 20
 
 
-def test_a_file_that_changes_meanwhile_spoils_a_copy(tree: Path, tmp_path: Path) -> None:
+async def test_a_file_that_changes_meanwhile_spoils_a_copy(tree: Path, tmp_path: Path, take: Take) -> None:
     """It would be of no one toolchain; nothing of it stays. The control: Python's cache may change."""
     seen = parts(tree)
     (tree / "bin" / "__pycache__" / "tool.pyc").write_bytes(b"three")
-    copy(seen, tmp_path / "control")
+    await take(tmp_path / "control", seen)
     (tree / "bin" / "tool").write_bytes(b"new")
-    with pytest.raises(IsolationBroken, match="tool was not copied whole"):
-        take(tmp_path / "copy", seen)
-    assert not (tmp_path / "copy").exists()
+    with pytest.raises(OSError, match="tool was not copied whole"):
+        await hold(tmp_path / "copy", seen)
+    await gone(tmp_path / "copy")
 
 
 def test_another_toolchain_has_another_copy(tree: Path) -> None:
@@ -95,18 +117,14 @@ def test_another_toolchain_has_another_copy(tree: Path) -> None:
     assert module._digest(parts(tree)) != before
 
 
-def test_a_second_server_takes_the_copy_of_the_first(tree: Path, tmp_path: Path) -> None:
-    """Also when the first has gone: it is the same file as before."""
+async def test_a_second_server_takes_the_copy_of_the_first(tree: Path, tmp_path: Path, take: Take) -> None:
+    """Also one that comes while it is made, and one that comes when the first has gone: it is the same file."""
     copied = mirrored(tmp_path / "copy", tree / "bin" / "tool")
-    first = take(tmp_path / "copy", parts(tree))
+    first, _ = await asyncio.gather(hold(tmp_path / "copy", parts(tree), 0), take(tmp_path / "copy", parts(tree)))
     inode = copied.stat().st_ino
-    second = take(tmp_path / "copy", parts(tree))
-    assert first is not None and second is not None
     os.close(first)
-    os.close(second)
-    third = take(tmp_path / "copy", parts(tree))
-    assert third is not None and copied.stat().st_ino == inode
-    os.close(third)
+    await take(tmp_path / "copy", parts(tree))
+    assert copied.stat().st_ino == inode
 
 
 def test_a_copy_has_no_program_or_archive_that_no_box_needs(tmp_path: Path) -> None:
@@ -122,25 +140,37 @@ def test_a_copy_has_no_program_or_archive_that_no_box_needs(tmp_path: Path) -> N
     assert names.issuperset(needed) and not names & {*needless}
 
 
-def test_a_copy_whose_maker_died_is_made_anew(tree: Path, tmp_path: Path) -> None:
+async def test_a_copy_whose_maker_died_is_made_anew(tree: Path, tmp_path: Path, take: Take) -> None:
     leftover = mirrored(tmp_path / "copy", tree / "bin")
     leftover.mkdir(parents=True)
     (leftover / "tool").write_text("half")
-    (tmp_path / "copy").chmod(module.PARTIAL_MODE)
-    lock = take(tmp_path / "copy", parts(tree))
-    assert lock is not None and (leftover / "tool").stat().st_size == 300_000
-    os.close(lock)
+    (tmp_path / "copy").chmod(PARTIAL_MODE)
+    await take(tmp_path / "copy", parts(tree))
+    assert (leftover / "tool").stat().st_size == 300_000
+
+
+async def test_a_keeper_that_is_killed_while_it_copies_is_an_error(tree: Path, tmp_path: Path) -> None:
+    """Nobody waits for its copy for ever."""
+    (tmp_path / "copy").mkdir(mode=PARTIAL_MODE)
+    reading, writing = os.pipe()  # of parts that never come
+    command = [sys.executable, "-I", "-S", "-B", keeper.__file__, str(tmp_path / "copy"), "0"]
+    subprocess.run(command, check=True, timeout=HANG_S, stdin=reading)
+    waiting = asyncio.ensure_future(hold(tmp_path / "copy", parts(tree)))
+    pid = await until(lambda: (tmp_path / "copy" / KEEPER_NAME).read_text().strip())
+    os.kill(int(pid), signal.SIGKILL)
+    with pytest.raises(OSError, match="was ended"):
+        await asyncio.wait_for(waiting, HANG_S)
+    os.close(writing)
+    os.close(reading)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_a_copy_that_somebody_else_made_is_refused(tree: Path, tmp_path: Path) -> None:
+async def test_a_copy_that_somebody_else_made_is_refused(tree: Path, tmp_path: Path) -> None:
     """Any user may write to /dev/shm."""
-    lock = take(tmp_path / "copy", parts(tree))
-    assert lock is not None
-    os.close(lock)
+    (tmp_path / "copy").mkdir(mode=WHOLE_MODE)
     os.chown(tmp_path / "copy", 65534, 65534)
     with pytest.raises(PermissionError, match="somebody else"):
-        take(tmp_path / "copy", parts(tree))
+        await hold(tmp_path / "copy", parts(tree))
 
 
 def test_a_toolchain_names_no_copy_that_is_not_whole(tmp_path: Path) -> None:
@@ -154,54 +184,41 @@ def test_a_copy_without_a_server_is_removed_and_one_with_a_server_is_not(tmp_pat
     dead, live, own = (tmp_path / f"{PREFIX}{name}" for name in ("a-1", "a-2", "a-3"))
     for directory in (dead, live, own):
         (directory / "usr").mkdir(parents=True)
-    own.chmod(module.WHOLE_MODE)
+    own.chmod(WHOLE_MODE)
     held = os.open(live, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_SH)
     assert sweep(tmp_path, sparing=own) == 1
     assert not dead.exists() and (live / "usr").exists() and (own / "usr").exists()
     os.close(held)
-    own.chmod(module.PARTIAL_MODE)
+    own.chmod(PARTIAL_MODE)
     assert sweep(tmp_path, sparing=own) == 2
 
 
-@pytest.mark.parametrize("locks", [1, 2], ids=["before it is alone", "before it shares"])
-def test_a_copy_that_is_made_anew_meanwhile_is_left_alone(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: int) -> None:
-    """Between two calls of a server, others may sweep the directory that it opened and make another at the same path."""
-    directory, counts, others = tmp_path / f"{PREFIX}a", [0], list[int | None]()
-    flock = fcntl.flock
-
-    def late(descriptor: int, operation: int) -> None:
-        counts[0] += 1
-        if counts[0] == locks:
-            monkeypatch.setattr(module.fcntl, "flock", flock)
-            flock(descriptor, fcntl.LOCK_UN)
-            assert sweep(tmp_path) == 1
-            others.append(take(directory, parts(tree)))
-        flock(descriptor, operation)
-
-    monkeypatch.setattr(module.fcntl, "flock", late)
-    assert take(directory, parts(tree)) is None
-    assert others[0] is not None and mirrored(directory, tree / "bin" / "tool").exists()
-    os.close(others[0])
+async def test_a_copy_that_is_removed_meanwhile_is_made_anew(tree: Path, tmp_path: Path, take: Take) -> None:
+    """Between two calls of a server, others may sweep the directory that it opened: here while it waits for the lock."""
+    directory = tmp_path / f"{PREFIX}a"
+    directory.mkdir(mode=PARTIAL_MODE)
+    sweeper = os.open(directory, os.O_RDONLY)
+    fcntl.flock(sweeper, fcntl.LOCK_EX)
+    waits = f":{os.fstat(sweeper).st_ino} "
+    taking = asyncio.ensure_future(take(directory, parts(tree)))
+    await until(lambda: any("->" in line and waits in line for line in Path("/proc/locks").read_text().splitlines()))
+    directory.rmdir()
+    os.close(sweeper)
+    lock = await asyncio.wait_for(taking, HANG_S)
+    assert module.is_there(lock, directory) and mirrored(directory, tree / "bin" / "tool").exists()
 
 
-def test_a_keeper_leaves_a_copy_that_was_made_anew(tree: Path, tmp_path: Path) -> None:
+async def test_a_keeper_leaves_a_copy_that_was_made_anew(tree: Path, tmp_path: Path, take: Take) -> None:
     """Its own was swept; one at the same path has a keeper of its own."""
     directory = tmp_path / f"{PREFIX}a"
-    command = [sys.executable, "-I", "-S", "-B", str(module.KEEPER_SCRIPT), str(directory), "1"]
-    lock = take(directory, parts(tree))
-    assert lock is not None
-    subprocess.run(command, check=True, timeout=HANG_S, capture_output=True)
-    pid = (directory / "keeper").read_text().strip()
+    lock = await hold(directory, parts(tree), linger_s=1)
+    pid = (directory / KEEPER_NAME).read_text().strip()
     os.close(lock)
     assert sweep(tmp_path) == 1
-    lock = take(directory, parts(tree))
-    assert lock is not None
-    deadline = time.monotonic() + HANG_S
-    while KEEPER in _command_of(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert KEEPER not in _command_of(pid) and mirrored(directory, tree / "bin" / "tool").exists()
-    os.close(lock)
+    await take(directory, parts(tree))
+    await until(lambda: KEEPER not in _command_of(pid))
+    assert mirrored(directory, tree / "bin" / "tool").exists()
 
 
 def _command_of(pid: str) -> str:
@@ -210,32 +227,44 @@ def _command_of(pid: str) -> str:
     return ""
 
 
-def test_a_keeper_removes_a_copy_when_its_last_server_has_gone(tree: Path, tmp_path: Path) -> None:
+async def until(answer: Callable[[], T]) -> T:
+    """Return the first answer that says something."""
+    async with asyncio.timeout(HANG_S):
+        while not (said := answer()):
+            await asyncio.sleep(0.01)
+        return said
+
+
+async def gone(directory: Path) -> None:
+    await until(lambda: not directory.exists())
+
+
+async def test_a_keeper_removes_a_copy_when_its_last_server_has_gone(tree: Path, tmp_path: Path) -> None:
     """There is one for a copy, however many servers start one, and as long as a server lives it does nothing."""
     directory = tmp_path / "copy"
-    lock = take(directory, parts(tree))
-    assert lock is not None
-    command = [sys.executable, "-I", "-S", "-B", str(module.KEEPER_SCRIPT), str(directory), "0"]
-    for _ in range(3):
-        subprocess.run(command, check=True, timeout=HANG_S, capture_output=True)
-    pid = (directory / "keeper").read_text().split()
-    assert len(pid) == 1 and Path(f"/proc/{pid[0]}").exists()
-    os.close(lock)
-    deadline = time.monotonic() + HANG_S
-    while directory.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not directory.exists()
+    locks = [await hold(directory, parts(tree), linger_s=0) for _ in range(3)]
+    pid = (directory / KEEPER_NAME).read_text().split()
+    assert len(pid) == 1 and KEEPER in _command_of(pid[0])
+    for lock in locks:
+        os.close(lock)
+    await gone(directory)
 
 
-async def test_a_copy_that_can_not_be_is_an_error_where_it_is_asked_for_and_none_where_not(tmp_path: Path) -> None:
-    """A directory on disk is no place for it."""
+@pytest.mark.parametrize("wanted", [None, False, True])
+async def test_a_copy_that_can_not_be_is_an_error_where_it_is_asked_for_and_none_where_not(tmp_path: Path, wanted: bool | None) -> None:
+    """A directory on disk is no place for it. Boxes go on with the toolchain on disk, where it is not asked for."""
+    adopted = list[Path]()
+
+    async def adopt(directory: Path) -> None:
+        adopted.append(directory)
+
     settings = BoxSettings(state_id="a", runtime_dir=tmp_path / "run")
-    with pytest.raises(MemoryToolchainUnavailable, match="not a tmpfs"):
-        async with memory_toolchain(settings, wanted=True, place=tmp_path):
-            pass
-    for wanted in (None, False):
-        async with memory_toolchain(settings, wanted=wanted, place=tmp_path) as directory:
-            assert directory is None
+    resident = MemoryToolchain(settings, wanted=wanted, adopt=adopt, place=tmp_path)
+    with pytest.raises(MemoryToolchainUnavailable, match="not a tmpfs") if wanted else nullcontext():
+        await resident.ready()
+    again = resident.begin()
+    assert again.done() is (wanted is not True) and adopted == []
+    await resident.close()
 
 
 def test_more_than_there_is_room_for_is_refused() -> None:
@@ -243,3 +272,18 @@ def test_more_than_there_is_room_for_is_refused() -> None:
     assert why_not(1 << 60) is not None
     if why_not(1 << 20) is None:
         assert "3 times" in str(why_not(1 << 20, limit_bytes=2 << 20))
+
+
+@pytest.mark.parametrize(
+    ("settings", "trusted"),
+    [
+        ({}, True),
+        ({"listen": "0.0.0.0:1"}, False),
+        ({"listen": "0.0.0.0:1", "auth": "none"}, False),
+        ({"auth": "keys"}, False),
+        ({"competitions": ("c",)}, False),
+    ],
+)
+def test_a_server_of_its_hosts_own_callers_copies_nothing_before_the_first_secret(settings: dict[str, Any], trusted: bool) -> None:
+    """Where others call, or a competition keeps something from its callers, the copy is begun when the server starts."""
+    assert trusts_callers(Settings(**settings)) is trusted

@@ -191,6 +191,22 @@ async def test_boxes_for_a_gpu_are_started_while_a_job_runs_as_cores_allow(make,
     assert boxes.open == []
 
 
+async def test_boxes_that_started_before_a_copy_are_for_no_job_after_it(make, boxes, tmp_path) -> None:
+    """They see the toolchain on disk, also those that still import. New ones wait for the next jobs."""
+    async with make(1) as pool:
+        await filled(pool, tmp_path)
+        pool.end_waiting()
+        async with pool.run_box(of(tmp_path, number=1)) as taken:
+            assert taken.link_dir == of(tmp_path, number=1).link_dir and pool.hit_count == 0
+        boxes.imports.clear()
+        await until(lambda: len(pool._boxes) == 1)
+        pool.end_waiting()
+        boxes.imports.set()
+        async with pool.run_box(of(tmp_path, number=2)):
+            assert pool.hit_count == 0
+        await until(pool._waiting)
+
+
 async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
     async with make(1) as pool:
         await filled(pool, tmp_path)
