@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -18,7 +19,6 @@ from grader.ledger import queue, records, statements, transactions
 from grader.ledger.changes import Changes
 from grader.ledger.database import Database
 from grader.ledger.keys import Keys
-from grader.ledger.postgres import LISTENER, PostgresDatabase
 from grader.ledger.queue import depths, device_demands
 from grader.ledger.sqlite import SqliteDatabase
 from grader.ledger.statements import ALL_SUBMISSIONS, SubmissionFilter
@@ -122,7 +122,8 @@ class Ledger:
         if isinstance(location, Path):
             opened = SqliteDatabase.open(location, checked=server_name != "")
         else:
-            opened = PostgresDatabase.open(location, changes, listener_name=server_name or LISTENER)
+            postgres = import_module("grader.ledger.postgres")  # a fifth of what a server imports, and few need it
+            opened = postgres.PostgresDatabase.open(location, changes, listener_name=server_name or postgres.LISTENER)
         async with opened as database:
             passing = time.monotonic if now is None else lambda: now().timestamp()
             yield cls(database, now or database.now, changes, elapsed_s or passing)
