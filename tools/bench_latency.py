@@ -1,12 +1,15 @@
-"""Measures the time from Submit to a verdict on a warm server, and each step of it.
+"""Measures the time from Submit to a verdict on a warm server, and each step of it; with --starts that of a server's start.
 
     python -m tools.bench_latency [--isolations docker bubblewrap] [--modes test benchmark ranked] [--kernels PATH...]
-                                  [--rounds 6] [--pause 2]
+                                  [--rounds 6] [--pause 2] [--starts 0]
 
 Each isolation has a server of its own. Every kernel is first graded once, so that judges are warm, then --rounds times
 with a comment that is new (cold), and --rounds times unchanged (cached). Steps are those of the report's timeline; one
 that takes less than 5 ms everywhere is left out. Ranked mode, which takes minutes, is graded once. Times are comparable
 within one run only, and on the emulated device they say nothing of a GPU.
+
+--starts N starts a server N times on a new state directory and again on that, and submits the first kernel with
+grader-cli alone, artifact cached. CPU is that of the processes that are still there or were waited for.
 """
 
 from __future__ import annotations
@@ -15,13 +18,15 @@ import argparse
 import asyncio
 import itertools
 import os
+import resource
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,14 +108,7 @@ async def _grade(client: GraderClient, cell: LatencyCell, text: str) -> None:
 @asynccontextmanager
 async def _server(isolation: str, options: argparse.Namespace, problems: Iterable[str]) -> AsyncIterator[GraderClient]:
     """Run a server with these examples only: on a GPU it takes the baselines of all its problems when it starts."""
-    with tempfile.TemporaryDirectory(prefix="grader-latency-") as name:
-        directory = Path(name)
-        directory.chmod(0o755)
-        for problem in problems:
-            shutil.copytree(EXAMPLES / problem, directory / "problems" / problem)
-        words = ["--listen", f"unix:{directory}/s", "--problems", f"{directory}/problems", "--sandbox", isolation]
-        words += ["--device", options.device, "--log-level", "warning", *shlex.split(options.server)]
-        server = host.Process("grader.server.main", words, directory / "state")
+    with _stopped(isolation, options, problems) as (server, directory):
         server.start()
         try:
             async with GraderClient(f"unix:{directory}/s") as client:
@@ -118,6 +116,43 @@ async def _server(isolation: str, options: argparse.Namespace, problems: Iterabl
                 yield client
         finally:
             server.stop()
+
+
+@contextmanager
+def _stopped(isolation: str, options: argparse.Namespace, problems: Iterable[str]) -> Iterator[tuple[host.Process, Path]]:
+    with tempfile.TemporaryDirectory(prefix="grader-latency-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        for problem in problems:
+            shutil.copytree(EXAMPLES / problem, directory / "problems" / problem)
+        words = ["--listen", f"unix:{directory}/s", "--problems", f"{directory}/problems", "--sandbox", isolation]
+        words += ["--device", options.device, *shlex.split(options.server)]
+        yield host.Process("grader.server.main", words, directory / "state"), directory
+
+
+def start_table(options: argparse.Namespace) -> list[str]:
+    """Return how long a server takes until it serves, and a submission without a server."""
+    rows = Table(headings=("step", "isolation", "n", "wall s p50", "p95", "CPU s p50", "shared memory MiB"))
+    kernel = options.kernels[0]
+    for isolation in options.isolations:
+        samples: dict[str, list[tuple[float, float, float]]] = {"start": [], "restart": [], "first submit": [], "submit": []}
+        for _ in range(options.starts):
+            with _stopped(isolation, options, [Path(kernel).parent.name]) as (server, directory):
+                for step in ("start", "restart"):
+                    samples[step].append(server.serves())
+                words = ["submit", str(EXAMPLES / kernel), "--sandbox", isolation, "--device", options.device]
+                command = [sys.executable, "-m", "grader.cli.main", *words, "--state-dir", f"{directory}/state"]
+                for step in ("first submit", "submit"):
+                    begin_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+                    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                    samples[step].append((time.monotonic() - begin_s, cpu_s, 0.0))
+        for step, figures in samples.items():
+            wall_s, cpu_s, memory_mib = zip(*figures, strict=True)
+            walls = [f"{percentile(wall_s, percent):.2f}" for percent in (50, 95)]
+            rows.add(step, isolation, len(figures), *walls, f"{percentile(cpu_s, 50):.2f}", f"{max(memory_mib):.0f}")
+    return rows.lines()
 
 
 def table(cells: Sequence[LatencyCell]) -> list[str]:
@@ -149,13 +184,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "rounds": (6, "gradings of each kernel, cold and again cached"),
             "pause": (0.0, "seconds between two gradings, as of somebody who edits"),
             "device": ("emulated", "device that kernels are run on: emulated, cuda, cuda:INDEX"),
+            "starts": (0, "starts of a server that are measured, in place of gradings"),
             "server": ("", "further options of grader-server, such as '--warm-boxes 0'"),
         },
     )
-    cells = asyncio.run(measure(options))
+    lines = start_table(options) if options.starts else table(asyncio.run(measure(options)))
     head = facts("python -m tools.bench_latency", sys.argv[1:] if arguments is None else arguments)
     head |= {"cores": str(os.cpu_count()), "load before": load}
-    sys.stdout.write("\n".join([*table_lines(("fact", "value"), head.items()), "", *table(cells)]) + "\n")
+    sys.stdout.write("\n".join([*table_lines(("fact", "value"), head.items()), "", *lines]) + "\n")
     return 0
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -66,6 +67,11 @@ def make_keys(count: int, state_dir: Path, database: str) -> dict[str, str]:
     return asyncio.run(make())
 
 
+def shared_free_bytes() -> int:
+    """Return what is free in /dev/shm, where servers copy the toolchain to."""
+    return shutil.disk_usage("/dev/shm").free
+
+
 def free_port() -> int:
     """Return a port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -92,6 +98,20 @@ class Process:
         """Start it; it answers calls a moment later."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+
+    def serves(self) -> tuple[float, float, float]:
+        """Start it, and stop it once it serves: return seconds and CPU seconds until then, and the MiB of shared memory taken."""
+        begin_s, size, free_bytes = time.monotonic(), self._log.stat().st_size if self._log.exists() else 0, shared_free_bytes()
+        self.start()
+        while '"serving"' not in self._log.read_text("utf-8")[size:]:
+            if time.monotonic() - begin_s > START_S:
+                raise RuntimeError(f"it does not serve\n{self._log.read_text('utf-8', 'replace')[-2000:]}")
+            time.sleep(0.01)
+        wall_s = time.monotonic() - begin_s
+        times = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:15]  # its own, and of those it waited for
+        taken_mib = (free_bytes - shared_free_bytes()) / 2**20
+        self.stop()
+        return wall_s, sum(map(int, times)) / os.sysconf("SC_CLK_TCK"), taken_mib
 
     def kill(self) -> None:
         """Send SIGKILL, as a power cut would."""
