@@ -79,7 +79,7 @@ async def test_what_is_larger_than_a_message_may_be_is_refused_by_the_transport(
     submission = kernel()
     submission.sources[0].content += "x" * 1_000_000
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await client._stub.BatchSubmit(api.BatchSubmitRequest(requests=[api.SubmitRequest(submission=submission)] * 9), timeout=60)
+        await client.stub.BatchSubmit(api.BatchSubmitRequest(requests=[api.SubmitRequest(submission=submission)] * 9), timeout=60)
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 

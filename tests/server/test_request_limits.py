@@ -48,20 +48,20 @@ async def test_a_request_that_is_too_large_is_refused_in_words(client, name):
     """The interceptor answers, and the method is not called."""
     method, request, text = HOSTILE[name]
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await answered(getattr(client._stub, method), request())
+        await answered(getattr(client.stub, method), request())
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT and text in refused.value.details()
 
 
 async def test_requests_at_the_limits_are_answered(client):
     """The controls."""
     states = api.ListSubmissionsRequest(states=SEARCH * COUNT, verdicts=[1] * COUNT)
-    assert not (await client._stub.ListSubmissions(states)).submissions
+    assert not (await client.stub.ListSubmissions(states)).submissions
     sent = submit()
     sent.submission.report.build.log = "x" * (message_bytes("Submit") - sent.ByteSize() - 20)  # output only, and ignored
     assert message_bytes("Submit") - 20 < sent.ByteSize() <= message_bytes("Submit")
-    assert (await client._stub.Submit(sent)).name
+    assert (await client.stub.Submit(sent)).name
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await client._stub.GetProblem(api.GetProblemRequest(name="problems/" + "a" * 291))
+        await client.stub.GetProblem(api.GetProblemRequest(name="problems/" + "a" * 291))
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 

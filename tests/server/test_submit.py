@@ -56,7 +56,7 @@ async def test_an_unexpected_error_tells_the_client_an_id_only(client, monkeypat
         from grader.server import service
 
         monkeypatch.setattr(service, "parse", lambda *_: {}["secret"])
-        await client._stub.GetSubmission(api.GetSubmissionRequest(name="submissions/x"), timeout=60)
+        await client.stub.GetSubmission(api.GetSubmissionRequest(name="submissions/x"), timeout=60)
     assert caught.value.code() is grpc.StatusCode.INTERNAL and "secret" not in str(caught.value)
     packed = dict(caught.value.trailing_metadata())["grpc-status-details-bin"]
     assert error_details_pb2.RequestInfo.DESCRIPTOR.full_name.encode() in packed

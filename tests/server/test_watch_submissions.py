@@ -105,7 +105,7 @@ async def test_what_is_cancelled_is_finished(client, kernel):
 async def test_a_request_that_is_wrong_is_refused_by_its_field(client, request_, field):
     """Before anything is read."""
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        async for _ in client._stub.WatchSubmissions(request_, timeout=60):
+        async for _ in client.stub.WatchSubmissions(request_, timeout=60):
             pass
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT and refused.value.details().startswith(f"{field}: ")
 
@@ -118,7 +118,7 @@ async def test_what_was_seen_is_not_sent_again(client, kernel):
 
     async def left(seen):
         request = api.WatchSubmissionsRequest(tag="run", seen_revisions=seen, until_idle=True)
-        return [one.submission.name async for one in client._stub.WatchSubmissions(request, timeout=60)]
+        return [one.submission.name async for one in client.stub.WatchSubmissions(request, timeout=60)]
 
     assert await left(last) == []
     assert await left({**last, made[1].name: last[made[1].name] - 1}) == [made[1].name]
