@@ -61,13 +61,13 @@ def load_failed(load: wire.Load, end: wire.RunEnd | None) -> Decision:
 _HIDDEN = {
     Reason.UNWRITTEN_OUTPUT: "It left output elements unwritten {where}; check the grid and the index arithmetic.",
     Reason.NON_FINITE: "It wrote NaN or infinity {where}, where the reference is finite; look for overflow and uninitialised memory.",
-    Reason.MISMATCH: "Output elements differ from the reference {where}; try sizes that are odd, prime or 1.",
-    Reason.RAISED: "The kernel failed {where}; try sizes that are odd, prime or 1.",
+    Reason.MISMATCH: "Output elements differ from the reference {where}; try sizes that are odd, prime or 1 with grader-cli sweep.",
+    Reason.RAISED: "The kernel failed {where}; try sizes that are odd, prime or 1 with grader-cli sweep.",
     Reason.EXITED: "The kernel's process exited {where}; a kernel must return to its caller.",
     Reason.ILLEGAL_ADDRESS: "It accessed memory outside its allocations {where}; check every index and pointer.",
 }
 _FROM_RUN_END = frozenset({Reason.EXITED, Reason.ILLEGAL_ADDRESS, Reason.ABORTED, Reason.ARITHMETIC, Reason.SIGNALLED})
-_HIDDEN_DEFAULT = "The kernel's process died {where}; try sizes that are odd, prime or 1."
+_HIDDEN_DEFAULT = "The kernel's process died {where}; try sizes that are odd, prime or 1 with grader-cli sweep."
 
 # What follows the sentence of a workload that is shown: what the errors look like.
 _SYMPTOMS = {

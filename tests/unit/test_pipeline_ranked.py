@@ -151,7 +151,7 @@ async def test_a_failure_of_a_later_process_is_reported_without_words_of_its_own
     """A public workload that fails in the second process is said as a hidden one is; in the first it is named: the control."""
     judges.order("emulated", "well", "wrong", "well", "wrong")  # the third is the look at the device after a failure
     later = fold(await graded(fleet, lease()), lease().ranking)
-    assert later.summary.endswith("on a hidden workload; try sizes that are odd, prime or 1.")
+    assert later.summary.endswith("on a hidden workload; try sizes that are odd, prime or 1 with grader-cli sweep.")
     first = fold(await graded(fleet, lease("s2")), lease().ranking)
     assert "on workload '" in first.summary
 
