@@ -36,7 +36,7 @@ POSITION_DELAY_S = 0.3  # so long a submission waits before its position is sent
 POSITION_PAUSE_S = 2.0  # between two answers to one watcher
 PATIENCE_S = 0.25  # what it may take to answer GetSubmission
 REST_MOST_S = 10.0  # and then it is, however long reading takes
-SHARE = 20.0  # so many times as long as reading the queue took, it is not read again
+SHARE = 100.0  # so many times as long as reading the queue took, it is not read again
 _NOTICED = 0.25  # by how much an estimate has to change to be sent again
 
 
