@@ -346,7 +346,7 @@ class Dispatcher:
         lease = attempt.lease
         match outcome:
             case Report():
-                settled = await self._ledger.settle(lease, outcome, attempt.unwritten)
+                await self._ledger.settle(lease, outcome, attempt.unwritten)
                 log.info("attempt_settled", verdict=outcome.verdict, reason=outcome.reason)
             case Failure():
                 # A device, a host or a worker that is away is nobody's attempt: counted, it would burn the whole queue within a moment.

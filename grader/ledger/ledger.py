@@ -204,13 +204,9 @@ class Ledger:
         """Numbers and ids of this user's submissions with this tag, oldest first: those that follow a number; after 0, the newest."""
         return await self.database.read_once(lambda connection: statements.tagged(connection, user, tag, after_number, limit))
 
-    async def heads(self, submission_ids: Sequence[str]) -> list[Submission]:
-        """These submissions as they are now, oldest first, as in lists; those that are not there are left out."""
-        return await self.database.read_once(lambda connection: statements.read(connection, submission_ids, statements.LISTED))
-
-    async def with_reports(self, submission_ids: Sequence[str]) -> list[Submission]:
-        """The same with whole reports."""
-        return await self.database.read_once(lambda connection: statements.read(connection, submission_ids, statements.WITH_REPORT))
+    async def heads(self, submission_ids: Sequence[str], *, reports: bool = False) -> list[Submission]:
+        """These submissions as they are now, oldest first, as in lists; those that are not there are left out. reports: with whole ones."""
+        return await self.database.read_once(lambda connection: statements.read(connection, submission_ids, reports=reports))
 
     async def quota_uses(self, user: str, quotas: Sequence[Quota]) -> list[QuotaUse]:
         """How many of each of these quotas a user has used."""
@@ -281,12 +277,11 @@ class Ledger:
         await self.database.write_rows(lambda connection: transactions.append(connection, self.now(), lease, facts))
         self.changes.notify(lease.submission.submission_id, moved=False)
 
-    async def settle(self, lease: Lease, report: Report, facts: Sequence[wire.Fact] = ()) -> Submission:
+    async def settle(self, lease: Lease, report: Report, facts: Sequence[wire.Fact] = ()) -> None:
         """Record the verdict, and facts that were not written yet, and end the lease."""
-        settled = await self.database.write_rows(lambda connection: transactions.settle(connection, self.now(), lease, report, facts))
+        await self.database.write_rows(lambda connection: transactions.settle(connection, self.now(), lease, report, facts))
         self._lease_ends.pop(transactions.lease_key(lease), None)
         self.changes.notify(lease.submission.submission_id)
-        return settled
 
     async def amend(self, lease: Lease, report: Report, facts: Sequence[wire.Fact]) -> None:
         """Replace the report of an attempt that was settled by one with more findings, and write their facts down. Nothing else changes."""

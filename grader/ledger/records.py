@@ -36,6 +36,7 @@ UNREADABLE = "The rest of this report cannot be read: a value in it is out of ra
 _PROBLEM = TypeAdapter(Problem)
 _FAILURE = TypeAdapter(Failure)
 _SOURCES = TypeAdapter(tuple[SourceFile, ...])
+_LENGTHS = {column.name: getattr(column.type, "length", None) for column in judgements.c}
 _ALWAYS_SET = ("problem_id", "language", "sources", "entry", "device_kind", "mode")  # the other fields only where they are not empty
 
 
@@ -127,8 +128,7 @@ def judged(report: Report) -> dict[str, Any]:
         "score_high": judged_score.high if judged_score else None,
         "flags": ",".join(report.flags),
     }
-    limits = {name: getattr(judgements.c[name].type, "length", None) for name in values}
-    return {name: plain(value)[: limits[name]] if isinstance(value, str) else value for name, value in values.items()}
+    return {name: plain(value)[: _LENGTHS[name]] if isinstance(value, str) else value for name, value in values.items()}
 
 
 def plain(text: str) -> str:

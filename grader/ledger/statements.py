@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine.result import IteratorResult, SimpleResultMetaData
+from sqlalchemy.engine.result import SimpleResultMetaData
 from sqlalchemy.exc import DBAPIError
 
 from grader import devices
@@ -48,11 +48,9 @@ class Prepared:
                 cursor.executemany(self._text, values)
             else:
                 cursor.execute(self._text, values[0])
-            answer = cursor.fetchall()
+            return [sa.Row(self._head, self._results, self._head._key_to_index, row) for row in cursor.fetchall()]
         except sqlite3.Error as error:
             raise DBAPIError.instance(self._text, None, error, sqlite3.Error, hide_parameters=True) from error
-        converted = ([convert(value) if convert else value for value, convert in zip(row, self._results, strict=True)] for row in answer)
-        return IteratorResult(self._head, converted).all() if answer else []
 
     def _compile(self, dialect: sa.Dialect, names: list[str] | None) -> None:
         compiled = self._statement.compile(dialect=dialect, column_keys=names)
@@ -71,7 +69,6 @@ _REPORT = (
     .label("report")
 )
 LISTED = [column for column in submissions.c if column.name != "sources"]
-WITH_REPORT = [*LISTED, _REPORT]
 
 INSERT_SUBMISSION = Prepared(sa.insert(submissions).returning(submissions.c.number))
 INSERT_EVENT = Prepared(sa.insert(events))
@@ -195,8 +192,9 @@ def tagged(connection: sa.Connection, user: str, tag: str, after_number: int, li
     return sorted((row.number, row.submission_id) for row in connection.execute(_FOLLOWING if after_number else _NEWEST, parameters).all())
 
 
-def read(connection: sa.Connection, submission_ids: Sequence[str], columns: Sequence[sa.ColumnElement[Any]]) -> list[Submission]:
-    """These submissions as they are now, oldest first. columns: LISTED or WITH_REPORT."""
+def read(connection: sa.Connection, submission_ids: Sequence[str], *, reports: bool) -> list[Submission]:
+    """These submissions as they are now, oldest first. reports: with whole ones."""
+    columns = [*LISTED, _REPORT] if reports else LISTED
     query = sa.select(*columns).where(submissions.c.submission_id.in_(submission_ids)).order_by(submissions.c.number)
     return [records.submission(row) for row in connection.execute(query)]
 

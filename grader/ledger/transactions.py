@@ -345,7 +345,7 @@ def _insert_artifacts(connection: sa.Connection, now: datetime, number: int, att
         connection.execute(sa.insert(artifacts), rows)
 
 
-def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report: Report, facts: Sequence[wire.Fact]) -> Submission:
+def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report: Report, facts: Sequence[wire.Fact]) -> None:
     """Record the verdict, after the last facts."""
     columns = records.judged(report)
     head = {name: columns[name] for name in FOUND}
@@ -359,7 +359,6 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     _record_judgement(connection, now, row, columns, row.number, row.attempt)
     if row.rejudge_id is not None:
         _decide(connection, row, columns)
-    return records.submission(row)
 
 
 def amend(connection: sa.Connection, now: datetime, settled: Lease, report: Report, facts: Sequence[wire.Fact]) -> None:

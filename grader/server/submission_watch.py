@@ -337,7 +337,7 @@ class SubmissionUpdates:
             elif number > before:
                 yield submission
         for start in range(0, len(finished), REPORTS_AT_ONCE):
-            for submission in await self._ledger.with_reports(finished[start : start + REPORTS_AT_ONCE]):
+            for submission in await self._ledger.heads(finished[start : start + REPORTS_AT_ONCE], reports=True):
                 yield submission
 
 

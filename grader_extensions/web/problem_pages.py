@@ -102,7 +102,7 @@ class ProblemPages:
             timed += [submission for submission in listed if submission.new.mode in TIMED]
         newest = nlargest(REPORTS, timed, key=lambda submission: submission.create_time)
         shown = []
-        for submission in await ledger.with_reports([submission.submission_id for submission in newest]):
+        for submission in await ledger.heads([submission.submission_id for submission in newest], reports=True):
             was = await ledger.problem(submission.problem_digest)
             with suppress(SubmissionNotFound):
                 access.check_seen(caller, submission, readable)

@@ -26,7 +26,7 @@ async def test_they_read_back_as_they_were_written(location):
         made = await submit(first, tags=("a", "run/7"), parent_id=parent.submission_id, annotations={"tile": "16", "why": 'é, "x"'})
     async with Ledger.open(location) as second:
         assert (await second.get(made.submission_id)).new == made.new
-        assert [one.new for one in await second.with_reports([made.submission_id])] == [replace(made.new, sources=())]
+        assert [one.new for one in await second.heads([made.submission_id], reports=True)] == [replace(made.new, sources=())]
         assert (await second.get(parent.submission_id)).new.tags == ()
 
 

@@ -225,13 +225,9 @@ class CountingLedger(Ledger):
 
     reads: ClassVar = Counter()
 
-    async def heads(self, submission_ids):
-        self.reads["heads"] += 1
-        return await super().heads(submission_ids)
-
-    async def with_reports(self, submission_ids):
-        self.reads["reports"] += 1
-        return await super().with_reports(submission_ids)
+    async def heads(self, submission_ids, *, reports=False):
+        self.reads["reports" if reports else "heads"] += 1
+        return await super().heads(submission_ids, reports=reports)
 
     async def events(self, submission_id, **options):
         self.reads["events"] += 1

@@ -236,8 +236,8 @@ async def test_a_withdrawal_gives_no_quota_back_and_stays_while_it_is_graded(led
     await actions.withdraw(made.submission_id, COMPETITION, ALICE, "")
     with pytest.raises(QuotaExceeded):
         await ledger.submit(new, fakes.problem(), policy=policy)
-    held = await ledger.lease("w", ttl_s=30)
-    settled = await ledger.settle(held, replace(fakes.report(), environment=REAL, score=SCORE))
+    await ledger.settle(await ledger.lease("w", ttl_s=30), replace(fakes.report(), environment=REAL, score=SCORE))
+    settled = await ledger.get(made.submission_id)
     assert settled.withdrawal is not None and settled.score == SCORE and await users(ledger) == []
 
 
