@@ -6,7 +6,6 @@ import asyncio
 import random
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
@@ -98,12 +97,11 @@ def differs(position: Position, before: Position | None) -> bool:
 
 async def first_of(*events: asyncio.Event, timeout_s: float) -> None:
     """Wait until one of them is set, or for timeout_s."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
-            waits = [group.create_task(event.wait()) for event in events]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
+    async with asyncio.TaskGroup() as group:
+        waits = [group.create_task(event.wait()) for event in events]
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
 
 
 # Events of secret workloads are held back: when each of them came would tell how long it took.
@@ -182,7 +180,7 @@ class Redactors:
         return redactor
 
 
-WATCH_POLL_S = 30.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
+WATCH_POLL_S = 120.0  # news wakes a watch at once, also from another server that grades; this is for what was missed
 
 
 class SubmissionWatch:
