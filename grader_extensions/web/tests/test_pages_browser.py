@@ -46,7 +46,7 @@ async def test_links_lead_from_the_list_to_a_board_to_a_report(browser, tmp_path
         await page.get_by_role("navigation", name="Boards").get_by_role("link", name="A sum").first.click()
         rows = [row.split("\t") for row in await page.locator("table.board tbody tr").all_inner_texts()]
         assert [row[:2] for row in rows] == [["1 tie", "ann"], ["1 tie", "bob"], ["3", "cyd"]]
-        await page.locator("table.board a").first.click()
+        await page.locator("table.board td a").first.click()
         assert await page.locator("figure.plot > svg path.dots").count() == 3
         box = await page.locator("figure.plot > svg").bounding_box()
         assert box["width"] > 200 and box["height"] > 100
