@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from grader.errors import RequestIdReused, SubmissionNotFound
-from grader.ledger import Ledger, checks, records
+from grader.ledger import Ledger, records
 from grader.ledger.tables import judgements, rejudge_items, submissions
 from grader.model import Caller, Failure, Score, SubmissionState, Verdict
 from grader_extensions.competitions import actions, leaderboard, rejudges
@@ -19,6 +19,7 @@ from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.refusals import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated
 from grader_extensions.competitions.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
+from grader_extensions.operation.ledger_checks import contents
 from sandbox.protocol import wire
 from tests import fakes
 from tests.board_rows import filled, rows
@@ -321,7 +322,7 @@ async def board(ledger):
 
 async def whole(ledger):
     """Whether all that `grader-server check` looks at is as promised."""
-    return all(one.ok for one in await ledger.database.read(checks.contents))
+    return all(one.ok for one in await ledger.database.read(contents))
 
 
 async def test_a_large_rejudge_is_applied_in_one_transaction(ledger):
