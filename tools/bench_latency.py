@@ -1,7 +1,7 @@
 """Measures the time from Submit to a verdict on a warm server, and each step of it; with --starts that of a server's start.
 
     python -m tools.bench_latency [--isolations docker bubblewrap] [--modes test benchmark ranked] [--kernels PATH...]
-                                  [--rounds 6] [--pause 2] [--starts 0]
+                                  [--rounds 6] [--pause 2] [--starts 0] [--together 0]
 
 Each isolation has a server of its own. Every kernel is first graded once, so that judges are warm, then --rounds times
 with a comment that is new (cold), and --rounds times unchanged (cached). Steps are those of the report's timeline; one
@@ -10,6 +10,8 @@ within one run only, and on the emulated device they say nothing of a GPU.
 
 --starts N starts a server N times on a new state directory and again on that, and submits the first kernel with
 grader-cli alone, artifact cached. CPU is that of the processes that are still there or were waited for.
+
+--together N submits N variants of each kernel at once, and again when all are built.
 """
 
 from __future__ import annotations
@@ -105,6 +107,22 @@ async def _grade(client: GraderClient, cell: LatencyCell, text: str) -> None:
     cell.steps_s.append(step_times(submission))
 
 
+async def rate_table(options: argparse.Namespace) -> list[str]:
+    """Return how many variants of a kernel, submitted at once, are graded a minute."""
+    rows = Table(headings=("kernel", "isolation", "mode", "build", "verdict", "n", "a minute"))
+    for isolation in options.isolations:
+        async with _server(isolation, options, {Path(kernel).parent.name for kernel in options.kernels}) as client:
+            for kernel, mode in itertools.product(options.kernels, options.modes):
+                source, comment, run = (EXAMPLES / kernel).read_text("utf-8"), "#" if kernel.endswith(".py") else "//", time.time_ns()
+                variants = [f"{source}\n{comment} {run} {number}\n" for number in range(options.together)]
+                for state in ("cold", "cached"):
+                    cell, start_s = LatencyCell(isolation=isolation, kernel=kernel, mode=mode, state=state), time.monotonic()
+                    await asyncio.gather(*(_grade(client, cell, text) for text in variants))
+                    rate = 60 * len(variants) / (time.monotonic() - start_s)
+                    rows.add(kernel, isolation, mode, state, "/".join(sorted(set(cell.verdicts))), len(variants), f"{rate:.0f}")
+    return rows.lines()
+
+
 @asynccontextmanager
 async def _server(isolation: str, options: argparse.Namespace, problems: Iterable[str]) -> AsyncIterator[GraderClient]:
     """Run a server with these examples only: on a GPU it takes the baselines of all its problems when it starts."""
@@ -185,10 +203,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "pause": (0.0, "seconds between two gradings, as of somebody who edits"),
             "device": ("emulated", "device that kernels are run on: emulated, cuda, cuda:INDEX"),
             "starts": (0, "starts of a server that are measured, in place of gradings"),
+            "together": (0, "variants of each kernel that are submitted at once, in place of gradings"),
             "server": ("", "further options of grader-server, such as '--warm-boxes 0'"),
         },
     )
-    lines = start_table(options) if options.starts else table(asyncio.run(measure(options)))
+    if options.starts:
+        lines = start_table(options)
+    else:
+        lines = asyncio.run(rate_table(options)) if options.together else table(asyncio.run(measure(options)))
     head = facts("python -m tools.bench_latency", sys.argv[1:] if arguments is None else arguments)
     head |= {"cores": str(os.cpu_count()), "load before": load}
     sys.stdout.write("\n".join([*table_lines(("fact", "value"), head.items()), "", *lines]) + "\n")
