@@ -31,7 +31,8 @@ Unready = Callable[[], Awaitable[Sequence[str]]]  # why calls should go elsewher
 
 
 class LimitedConnection:
-    """A protocol of `asyncio`: counts a connection, and hands it on to the protocol that make gives. One over a limit is closed unread."""
+    """A protocol of `asyncio`: counts a connection, and hands it on to the protocol that make gives. One over a limit is closed unread. A
+    trusted proxy's is counted for the caller of its last request."""
 
     def __init__(self, count: PeerCount, make: Callable[[], asyncio.Protocol]) -> None:
         self._count, self._make = count, make
@@ -48,6 +49,16 @@ class LimitedConnection:
             self._inner.connection_made(transport)
         else:
             transport.abort()
+
+    def count_for(self, caller: str) -> bool:
+        """Count it for this caller from now on; False, and it is nobody's, where that is over the limit."""
+        self._count.leave(self._address)
+        self._address = network_of(caller)
+        if inside := self._count.enter(self._address):
+            return inside
+        self._address = f"refused {id(self)}"
+        self._count.enter(self._address)
+        return inside
 
     def connection_lost(self, error: Exception | None) -> None:
         """Count it no more."""
@@ -93,7 +104,12 @@ async def web_serving(address: str, app: web.Application, *, limits: PeerLimits 
     @web.middleware
     async def from_caller(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         caller = caller_of(request.remote or "", request.headers.getall("X-Forwarded-For", []), limits.proxies)
-        return await handler(request if caller == request.remote else request.clone(remote=caller))
+        if caller == request.remote or request.transport is None:
+            return await handler(request)
+        if not cast(LimitedConnection, request.transport.get_protocol()).count_for(caller):
+            request.transport.abort()  # an answer would wait for the rest of a body
+            return web.Response(status=503)
+        return await handler(request.clone(remote=caller))
 
     app.middlewares.append(from_caller)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_GRACE_S, keepalive_timeout=header_s)

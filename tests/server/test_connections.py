@@ -115,6 +115,26 @@ async def test_connections_of_a_trusted_proxy_are_not_of_one_address():
             assert not any(reader.at_eof() for reader in held)
 
 
+async def test_a_caller_behind_a_trusted_proxy_has_so_many_of_its_connections():
+    """Whose bodies never come; with one too many it is closed, and another caller is answered. The control trusts no proxy."""
+
+    def sent(caller, rest="", method="GET"):
+        return f"{method} /healthz HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.9, {caller}\r\n{rest}\r\n".encode()
+
+    never, ann, bob = ("Content-Length: 9\r\n", "POST"), "192.0.2.1", "192.0.2.2"
+    limits = PeerLimits(total=9, per_address=2, proxies=("127.0.0.1",))
+    async with port(limits=limits) as number, connected(number, sent=sent(ann)) as (kept,):
+        assert (await kept.readline()).split()[1] == b"200"
+        async with connected(number, sent=sent(ann) + sent(bob)) as (shared,):
+            assert b"200" in await shared.readuntil(b"ok\n") and b"200" in await shared.readuntil(b"ok\n")
+            async with connected(number, sent=sent(ann, *never)) as (held,), connected(number, sent=sent(ann)) as (one_more,):
+                assert b"405" in await held.readline() and await one_more.read() == b""
+                async with connected(number, sent=sent(bob)) as (other,):
+                    assert b"200" in await other.readline()
+    async with port(limits=PeerLimits(total=9, per_address=9)) as number, connected(number, 4, sent(ann, *never)) as held:
+        assert [b"405" in await reader.readline() for reader in held] == [True] * 4
+
+
 async def test_many_requests_on_one_connection_are_answered():
     """The honest case: the limit counts connections, and a header that comes in time is no half one."""
     async with port(limits=PeerLimits(total=1, per_address=1), header_s=5.0) as number, aiohttp.ClientSession() as session:
