@@ -70,16 +70,16 @@ async def read_history(ledger: Ledger, competitions: Competitions, user: str) ->
 
 async def find_users(ledger: Ledger, competitions: Competitions, text: str, limit: int) -> list[str]:
     """Users on boards, as everybody sees these, whose names have the text in them; the first by name."""
-    query = sa.select(submissions.c.user_name).where(
-        submissions.c.user_name.icontains(text, autoescape=True),
-        submissions.c.verdict == Verdict.ACCEPTED,
-        submissions.c.score.is_not(None),
-        submissions.c.withdraw_time.is_(None),
-    )
+    on_boards = []
+    for competition in competitions.all():
+        before = leaderboard.counted_before(competition, ledger.now(), admin=False) or competition.end_time
+        on_boards.append(sa.and_(*_counting(competition, competition.problem_ids, submissions), submissions.c.create_time < before))
+    matches = submissions.c.user_name.icontains(text, autoescape=True)
+    query = sa.select(submissions.c.user_name).where(submissions.c.user_name != "", matches, sa.or_(sa.false(), *on_boards))
     names = await ledger.database.read(
         lambda connection: connection.execute(query.distinct().order_by(submissions.c.user_name).limit(limit)).scalars().all()
     )
-    return [name for name in names if name and await read_history(ledger, competitions, name)]
+    return [name for name in names if await read_history(ledger, competitions, name)]
 
 
 async def read_languages(ledger: Ledger, entries: Sequence[leaderboard.Entry]) -> dict[str, str]:
@@ -101,21 +101,7 @@ def standings_of(
 ) -> list[Standing]:
     """See `read_standings`. judged: the table whose judgements count, each of the submission that `where` joins it with."""
     columns = [*(submissions.c[name] for name in _OWN), *(judged.c[name] for name in _JUDGED)]
-    banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
-    query = sa.select(*columns).where(
-        *where,
-        submissions.c.competition_id == competition.competition_id,
-        submissions.c.problem_id.in_([problem_id] if problem_id else competition.problem_ids),
-        submissions.c.mode == competition.mode,
-        submissions.c.state == SubmissionState.SUCCEEDED,
-        judged.c.verdict == Verdict.ACCEPTED,
-        judged.c.score.is_not(None),
-        submissions.c.rejudge_id.is_(None),
-        submissions.c.withdraw_time.is_(None),
-        submissions.c.user_name.not_in(banned),
-        submissions.c.create_time >= competition.start_time,
-        submissions.c.create_time < competition.end_time,
-    )
+    query = sa.select(*columns).where(*where, *_counting(competition, [problem_id] if problem_id else competition.problem_ids, judged))
     rows = connection.execute(query).all()
     rules = {digest: rule_of(transactions.get_problem(connection, digest).spec) for digest in {row.problem_digest for row in rows}}
     return [
@@ -132,6 +118,24 @@ def standings_of(
         )
         for submission_id, user, problem, create_time, device, clock, value, low, high, flags, digest in rows
     ]
+
+
+def _counting(competition: Competition, problem_ids: Sequence[str], judged: sa.Table) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the conditions of a submission that may count."""
+    banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
+    return (
+        submissions.c.competition_id == competition.competition_id,
+        submissions.c.problem_id.in_(problem_ids),
+        submissions.c.mode == competition.mode,
+        submissions.c.state == SubmissionState.SUCCEEDED,
+        judged.c.verdict == Verdict.ACCEPTED,
+        judged.c.score.is_not(None),
+        submissions.c.rejudge_id.is_(None),
+        submissions.c.withdraw_time.is_(None),
+        submissions.c.user_name.not_in(banned),
+        submissions.c.create_time >= competition.start_time,
+        submissions.c.create_time < competition.end_time,
+    )
 
 
 def competition_to_proto(competition: Competition, now: datetime) -> competition_pb2.Competition:

@@ -13,6 +13,7 @@ from grader_extensions.web.tests.browser import EVIL
 from grader_extensions.web.tests.signed_in import key_of
 from grader_extensions.web.tests.site import END, FREEZE, START
 from grader_extensions.web.tests.test_pages import rows
+from grader_extensions.web.user_pages import MATCHES
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 PUBLIC_URL = "https://grader.example.org"
@@ -102,6 +103,17 @@ async def test_the_search_finds_titles_and_names(open_site, query, links):
         _, text = await here.get(f"/search?q={query}")
         pages = {"/competitions/spring", "/problems/sum", "/problems/other", "/users/ann", "/users/anna_b"}
         assert {page for page in pages if f'href="{page}"' in text} == links
+
+
+async def test_the_search_finds_a_user_behind_many_who_are_on_no_board(open_site):
+    """Outside of competitions, or in a freeze: these don't take the places of those who are shown."""
+    async with open_site() as here:
+        await here.enter("zoe-a", 1.0)
+        for number in range(MATCHES):
+            await here.enter(f"a-{number:02}", 1.0, competition_id="", at=START)
+            await here.enter(f"b-a-{number:02}", 1.0, at=FREEZE)
+        here.clock.now = FREEZE
+        assert 'href="/users/zoe-a"' in (await here.get("/search?q=a"))[1]
 
 
 async def test_what_is_searched_for_is_text(open_site):
