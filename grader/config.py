@@ -131,7 +131,7 @@ class Settings(BaseModel):
     http_allow_origin: Annotated[
         tuple[str, ...], AfterValidator(_check_origins)
     ] = ()  # sites whose scripts may call the API over HTTP, as a browser names them; "*": all
-    public_url: str = ""  # where browsers reach the web port
+    public_url: str = ""  # where browsers reach the web port; one of another name than this host's is a proxy's
     api_address: Annotated[str, AfterValidator(_check_web)] | None = None  # where users reach the API; None: pages derive it
     oidc_issuer: str = ""  # of the identity provider that users may sign in with; "": none
     oidc_client_id: str = ""
@@ -174,7 +174,8 @@ class Settings(BaseModel):
     @property
     def loopback(self) -> bool:
         """Return whether only this host can connect: not through a proxy either."""
-        return loopback(self.listen) and not self.trusted_proxy
+        url, api = self.public_url.partition("://")[2].rstrip("/"), web_address(self.api_address or "0")[0]
+        return not self.trusted_proxy and all(map(loopback, (self.listen, url or "localhost", f"{api}:0")))
 
     @property
     def user_queue_limit(self) -> int | None:

@@ -129,7 +129,10 @@ async def authenticator(settings: Settings, keys: Keys) -> Authenticator | None:
     if not settings.asks_keys:
         if settings.loopback:
             return None
-        text = f"{settings.listen!r} can be reached from other hosts, so keys are needed; leave out --auth none, or listen on 127.0.0.1"
+        text = (
+            f"{settings.listen!r} can be reached from other hosts, so keys are needed; leave out --auth none, or listen on 127.0.0.1 "
+            "without --trusted-proxy, --public-url and --api-address"
+        )
         raise SettingsInvalid("auth", text)
     now = keys.now()
     if not settings.loopback and not any(key.valid(now) for key in await keys.all()):

@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     add("--web", metavar="ADDRESS", help="serve pages, /metrics, /healthz and /readyz at PORT of this host, or at HOST:PORT (off)")
     text = "let scripts of these sites call the API over HTTP, such as https://board.example.org; *: of all, where keys are required (none)"
     add("--http-allow-origin", metavar="ORIGIN", nargs="+", help=text)
-    add("--public-url", metavar="URL", help="where browsers reach the pages, such as https://grader.example.org")
+    add("--public-url", metavar="URL", help="where browsers reach the pages, such as https://grader.example.org; keys are then required")
     add("--api-address", metavar="HOST:PORT", help="where users reach the API, for pages to print (by the certificate or --public-url)")
     add("--trusted-proxy", metavar="ADDRESS", nargs="+", help="proxies whose X-Forwarded-For names the caller; keys are then required")
     add("--oidc-issuer", metavar="URL", help="let users sign in to pages with this OpenID Connect provider, which has a discovery document")

@@ -120,7 +120,7 @@ def test_the_doctor_looks_at_the_settings(good, tmp_path):
 
 
 @pytest.mark.parametrize(("setting", "value", "says"), [
-    ("web", None, "--web PORT"), ("auth", "none", "--auth keys"), ("auth", "auto", "--auth keys"),
+    ("web", None, "--web PORT"), ("auth", "none", "--auth keys"),
     ("public_url", "", "is missing"), ("public_url", "http://grader.example.org", "https://"),
     ("public_url", "https://a.example/x", "has a path"),
     ("oidc_issuer", "http://a.example", "https://"), ("oidc_issuer", "https://a.example?x", "without"),
