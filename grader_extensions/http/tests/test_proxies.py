@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import grpc
 import pytest
 import trustme
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from grader.api.client import GraderClient
 from grader_extensions.http.tests.served import RULES, USER, Served, requests_of
@@ -142,11 +145,19 @@ async def test_users_sign_in_through_it_and_other_sites_do_not(serve, tmp_path, 
 
 
 async def test_what_is_for_operators_stays_behind_it(serve, tmp_path, name):
-    """However the path is written. The control asks the server itself."""
+    """However the path is written; health of gRPC too, whose calls need no key and are few for each address. The control asks the server
+    itself."""
     async with proxied(serve, tmp_path, name) as proxy:
         for path in ("/metrics", "/healthz", "/readyz", "/%6detrics", "//metrics", "/x/../metrics"):
             assert (await proxy.curl(path)).status in (400, 404), path
         assert (await proxy.here.curl(proxy.here.url("/metrics"))).status == 200
+        credentials = grpc.ssl_channel_credentials(proxy.authority.read_bytes())
+        async with grpc.aio.secure_channel(proxy.base.removeprefix("https://"), credentials) as there:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await HealthStub(there).Check(HealthCheckRequest(), timeout=60)
+            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        async with grpc.aio.insecure_channel(proxy.here.address) as own:
+            assert (await HealthStub(own).Check(HealthCheckRequest(), timeout=60)).status
 
 
 @pytest.mark.parametrize("trusted", [TRUSTED, ("192.0.2.1",)])
