@@ -142,7 +142,7 @@ class ApiAddress:
 def api_address(settings: Settings) -> ApiAddress:
     """Return the address that the settings name, or all from which it is derived."""
     url, proxied = urlsplit(settings.public_url), loopback(settings.listen) or settings.insecure_no_tls
-    public = settings.api_address or (f"{url.hostname}:{url.port or 443}" if url.scheme == "https" and proxied else "")
+    public = settings.api_address or (f"{url.netloc}{'' if url.port else ':443'}" if url.scheme == "https" and proxied else "")
     address = ApiAddress(listen="" if settings.insecure_no_tls else settings.listen, public=public)
     if settings.tls_certificate is None:
         return address

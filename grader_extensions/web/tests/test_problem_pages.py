@@ -112,6 +112,7 @@ async def test_the_command_to_log_in_names_the_certificate(open_site, self_signe
     ({"listen": "127.0.0.1:50551"}, ""),
     ({"listen": "127.0.0.1:50551", "public_url": "https://a.example"}, "a.example:443"),
     ({"listen": "127.0.0.1:50551", "public_url": "https://a.example:8443/"}, "a.example:8443"),
+    ({"listen": "127.0.0.1:50551", "public_url": "https://[2001:db8::1]"}, "[2001:db8::1]:443"),
     ({"listen": "127.0.0.1:50551", "public_url": "http://127.0.0.1:8080"}, ""),
     ({"listen": "0.0.0.0:50551", "public_url": "https://a.example"}, ""),
     ({"listen": "0.0.0.0:50551", "public_url": "https://a.example", "insecure_no_tls": True}, "a.example:443"),
