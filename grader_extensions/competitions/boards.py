@@ -70,16 +70,23 @@ async def read_history(ledger: Ledger, competitions: Competitions, user: str) ->
 
 async def find_users(ledger: Ledger, competitions: Competitions, text: str, limit: int) -> list[str]:
     """Users on boards, as everybody sees these, whose names have the text in them; the first by name."""
-    on_boards = []
-    for competition in competitions.all():
-        before = leaderboard.counted_before(competition, ledger.now(), admin=False) or competition.end_time
-        on_boards.append(sa.and_(*_counting(competition, competition.problem_ids, submissions), submissions.c.create_time < before))
-    matches = submissions.c.user_name.icontains(text, autoescape=True)
-    query = sa.select(submissions.c.user_name).where(submissions.c.user_name != "", matches, sa.or_(sa.false(), *on_boards))
-    names = await ledger.database.read(
-        lambda connection: connection.execute(query.distinct().order_by(submissions.c.user_name).limit(limit)).scalars().all()
+    boards = [(competition, leaderboard.counted_before(competition, ledger.now(), admin=False)) for competition in competitions.all()]
+    counting = (
+        sa.and_(*_counting(competition, competition.problem_ids, submissions), submissions.c.create_time < (before or competition.end_time))
+        for competition, before in boards
     )
-    return [name for name in names if await read_history(ledger, competitions, name)]
+    matches = submissions.c.user_name.icontains(text, autoescape=True)
+    query = sa.select(submissions.c.user_name).where(submissions.c.user_name != "", matches, sa.or_(sa.false(), *counting))
+
+    def read(connection: sa.Connection) -> list[str]:
+        names = connection.execute(query.distinct().order_by(submissions.c.user_name).limit(limit)).scalars().all()
+        return [name for name in names if any(history_of(connection, name, competition, before) for competition, before in boards)]
+
+    def history_of(connection: sa.Connection, user: str, competition: Competition, before: datetime | None) -> list[Standing]:
+        standings = standings_of(connection, competition, where=(submissions.c.user_name == user,))
+        return leaderboard.improvements(competition, standings, before)
+
+    return await ledger.database.read(read)
 
 
 async def read_languages(ledger: Ledger, entries: Sequence[leaderboard.Entry]) -> dict[str, str]:
