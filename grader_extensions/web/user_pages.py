@@ -17,7 +17,7 @@ from grader_extensions.web.report.content import when
 from grader_extensions.web.site import PageAbsent, Site, TooBusy, counted, page_number
 from grader_extensions.web.views import PAGE_SIZE, PagePosition, score_column
 
-SEARCH_LIMITS = PeerLimits(total=8, per_address=2)  # at a time
+SEARCH_LIMITS = PeerLimits(total=64, per_address=16)  # at a time, of which one looks into the ledger
 QUERY_CHARS, MATCHES = 100, 20  # matches: of each kind
 
 
