@@ -69,7 +69,8 @@ def parser() -> argparse.ArgumentParser:
     add_ledger_options(where)
     add_json_option(as_json)
     add_key_terms(terms)
-    add = action_adder(subjects.add_parser("keys", description="Makes, lists and revokes API keys, while a server runs too."))
+    usage, description = f"{KEYS} [-h] ACTION ... ({PACKAGE} adds import)", "Makes, lists and revokes API keys, while a server runs too."
+    add = action_adder(subjects.add_parser("keys", usage=usage, description=description))
     text = "make a key and print it, this time only: the server stores a digest"
     create = add("create", partial(in_ledger, _create_key), text, where, as_json, terms)
     create.add_argument("user", metavar="USER", help=f"its user: {USER_FORM}")
@@ -82,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
 
 def action_adder(subject: argparse.ArgumentParser) -> Callable[..., argparse.ArgumentParser]:
     """Return a function that adds an action to a subject: of its name, its work, a line of help and parent parsers."""
-    actions = subject.add_subparsers(required=True, metavar="ACTION")
+    actions = subject.add_subparsers(prog=subject.prog, required=True, metavar="ACTION")
 
     def add(name: str, work: Callable[..., int], text: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
         action: argparse.ArgumentParser = actions.add_parser(name, parents=parents, help=text)

@@ -21,7 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve, or do what the first word says. 0 after a drain, 2 where the settings or the problems are wrong, 3 where we fail."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        command = command_module(words[0]) if words and not words[0].startswith("-") else ""
+        command = ""
+        if words and not words[0].startswith("-"):
+            command = command_module(words[0])
+            if not command:
+                sys.stderr.write(f"grader-server: unknown command {words[0]!r}; see grader-server --help. {PACKAGE} adds some\n")
+                return 2
         options = {} if command else {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
         if find_spec("sqlalchemy") is None:
             remedy = "pip install '.[server,judge]' ./grader_extensions in a clone"
@@ -47,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     command_parser = argparse.ArgumentParser(
         prog="grader-server",
         description="Grades GPU kernels that are sent to it over gRPC. Stop it with SIGTERM: it drains first.",
-        epilog=f"Also: grader-server WORD --help, where WORD is admin, or one of {PACKAGE}: backup, check, doctor.",
+        epilog=f"Also: grader-server WORD --help, where WORD is admin or, with {PACKAGE}, backup, check or doctor.",
     )
     add: Any = command_parser.add_argument
     add("--version", action="version", version=f"%(prog)s {installed_version()}")

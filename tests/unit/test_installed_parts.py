@@ -18,7 +18,7 @@ from grader.isolations import IsolationInfo, isolations
 from grader.model import SourceFile
 from grader.problems import store
 from grader.problems.store import Problems
-from grader.server import admin, running
+from grader.server import admin, main, running
 from grader.server.service import GraderServicer
 from grader.v1 import competition_pb2, grader_service_pb2
 from sandbox.protocol import entry_points
@@ -162,6 +162,16 @@ def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(points
     assert "kernel-grader-extensions adds commands, and is not installed here" in " ".join(unknown.stderr.split())
     points.append(EntryPoint(name="made_up", value="tests.unit.test_installed_parts:Words", group=extensions.COMMANDS))
     assert "kernel-grader-extensions" not in command("shwo").stderr
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["admin", "keys", "import"], ["admin", "queue", "list"]], ids=" ".join)
+def test_an_unknown_command_of_the_server_may_be_one_of_a_package_too(points, capsys, words):
+    """Without a package that adds it, the last lines say where it comes from."""
+    try:
+        code = main.main(words)
+    except SystemExit as end:
+        code = end.code
+    assert code == 2 and "kernel-grader-extensions adds" in capsys.readouterr().err
 
 
 async def test_a_method_of_the_api_that_no_installed_package_answers_says_what_to_install():
