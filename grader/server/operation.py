@@ -21,7 +21,6 @@ from grader import extensions
 from grader.artifacts import SubmissionFiles
 from grader.config import Settings
 from grader.errors import GraderError, GraderFault, SettingsInvalid
-from grader.extensions import SubmitPolicy
 from grader.ledger import Ledger
 from grader.model import DeviceDemand, QueueDepth
 from grader.observability.observer import LaneNow, LaneState, Observer, Observers
@@ -72,12 +71,10 @@ class ServerTelemetry:
         self._snapshot_fault = ""  # as was last logged
 
     @asynccontextmanager
-    async def watching(
-        self, ledger: Ledger, grading: Grading, *, policy: SubmitPolicy, routes: Callable[[], Iterable[Any]] = tuple
-    ) -> AsyncIterator[None]:
+    async def watching(self, ledger: Ledger, grading: Grading, *, routes: Callable[[], Iterable[Any]] = tuple) -> AsyncIterator[None]:
         """Open the web port, look at the lanes and remove old files of profiles, until the context is left.
 
-        policy: not needed any more. routes: of pages, asked for where there is a port.
+        routes: of pages, asked for where there is a port.
         """
         self._ledger, self._grading, settings = ledger, grading, self._settings
         grading.observe(self.observer)

@@ -124,7 +124,7 @@ async def serving(
         service = GraderServicer(ledger, problems, worker=dispatcher, device_kinds=kinds, settings=settings, policy=policy, watch=watch)
         interceptor = CallInterceptor(gate, OpenCalls(health_limits(settings)), operation.observer)
         parts = _parts(extensions.ServerContext(settings=settings, service=service, gate=gate, interceptor=interceptor))
-        await stack.enter_async_context(operation.watching(ledger, grading, policy=policy, routes=partial(_pages, parts)))
+        await stack.enter_async_context(operation.watching(ledger, grading, routes=partial(_pages, parts)))
         # The lock is ours and the boxes are swept: anybody who held these leases is dead, and nothing of it runs.
         # In a database that servers share, that is known of the leases of this state directory only.
         reclaimed = await ledger.reclaim_all(prefix if settings.database else "")
