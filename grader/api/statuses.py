@@ -55,7 +55,8 @@ def to_error(status: status_pb2.Status) -> errors.GraderError:
     if info is None or info.domain != DOMAIN:
         return errors.InternalFault(status.message)
     kinds = (kind for parent in (errors.CallRefused, errors.GraderFault) for kind in _kinds(parent))  # those of packages, too
-    kind, data = next((kind for kind in kinds if kind.code and kind.reason == info.reason), None), dict(info.metadata)
+    kind = next((kind for kind in kinds if kind.code and kind.reason == info.reason), None)
+    data = dict(info.metadata)
     if kind is None:
         return errors.InternalFault(status.message, data.get("request_id", ""))
     error: errors.GraderError

@@ -28,7 +28,9 @@ from grader.v1 import grader_service_pb2, report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 
-ID_CHARS, SHORT_CHARS = 16, 8  # of a whole id, and of a short one in lists
+ID_CHARS = 16  # of a whole id
+SHORT_CHARS = 8  # of a short one in lists
+WRAPPED_CHARS = 24  # longer cells of a list are wrapped
 VERDICTS = {name.removeprefix("VERDICT_"): cast(report_pb2.Verdict, number) for name, number in report_pb2.Verdict.items() if number}
 _CANDIDATES_SHOWN = 5
 _TIMED = (submission_pb2.MODE_BENCHMARK, submission_pb2.MODE_RANKED)
@@ -152,9 +154,10 @@ def render_list(submissions: Sequence[submission_pb2.Submission], speedups: dict
     }
     optional = ("user", "competition", "tags", "withdrawn")
     columns = {heading: cells for heading, cells in columns.items() if heading not in optional or any(cells)}
+    widths = {heading: min(max(map(len, (heading, *cells))), WRAPPED_CHARS) + 2 for heading, cells in columns.items()}
     for heading in ("withdrawn", "tags", "language", "mode", "competition", "submitted (UTC)", "user", "speedup or score"):
-        if sum(min(max(map(len, (name, *cells))), 24) + 2 for name, cells in columns.items()) - 2 > width:  # longer cells are wrapped
-            columns.pop(heading, None)
+        if heading in columns and sum(widths[name] for name in columns) - 2 > width:
+            del columns[heading]
     return text_table(list(columns), list(zip(*columns.values(), strict=True)))
 
 

@@ -43,7 +43,8 @@ class LimitedConnection:
         """Count it, or close it."""
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "unix"
-        self._address = f"{address} {id(self)}" if address in self._count.limits.proxies else network_of(address)  # of many callers
+        # A proxy's connections are of many callers: each counts by itself.
+        self._address = f"{address} {id(self)}" if address in self._count.limits.proxies else network_of(address)
         if self._count.enter(self._address):
             self._inner = self._make()
             self._inner.connection_made(transport)

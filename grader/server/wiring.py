@@ -87,7 +87,8 @@ async def local(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, leave_runtime, boxes)
         # A process shares the host's files anyhow: only of boxes anything is claimed.
-        wanted, (cores, memory_bytes) = False if settings.sandbox == "process" else settings.resident_toolchain, build_resources()
+        wanted = False if settings.sandbox == "process" else settings.resident_toolchain
+        cores, memory_bytes = build_resources()
 
         async def adopt(memory_toolchain_dir: Path) -> None:
             await isolation.adopt(memory_toolchain_dir)

@@ -46,7 +46,7 @@ class Identities:
         def work(connection: sa.Connection) -> Caller:
             identity = _find(connection, identities.c.issuer == issuer, identities.c.subject == subject)
             if identity is None:
-                free = [name for name in names if not _taken(connection, name)]
+                free = [name for name in names if not _user_exists(connection, name)]
                 if not free:
                     raise ValueError(f"every name for this user is taken, up to {names[-1]!r}")
                 user = free[0]
@@ -82,9 +82,10 @@ class Identities:
         return await self._database.write(work)
 
 
-def _taken(connection: sa.Connection, user: str) -> bool:
+def _user_exists(connection: sa.Connection, user: str) -> bool:
     """Return whether a key, a submission or a ban ever used this name: a new user of the name would see their data."""
-    return bool(connection.scalar(sa.select(sa.or_(*(sa.exists().where(used.c.user_name == user) for used in (keys, submissions, bans))))))
+    rows = (sa.exists().where(table.c.user_name == user) for table in (keys, submissions, bans))
+    return bool(connection.scalar(sa.select(sa.or_(*rows))))
 
 
 def _find(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> ProviderUser | None:

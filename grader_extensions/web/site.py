@@ -109,8 +109,8 @@ def counted(request: web.Request, count: PeerCount, refusal: Exception) -> Itera
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiAddress:
-    """listen: where the API listens; "" is not known. public: where everybody reaches it. names: of its certificate, by one of which
-    clients have to call it; None without TLS. self_signed: they have to be given the certificate, too."""
+    """The API's address, for command lines on pages. listen: where it listens; "" is not known. public: where everybody reaches it.
+    names: those of its certificate, of which clients have to use one; None without TLS. self_signed: clients need the certificate too."""
 
     listen: str = ""
     public: str = ""
@@ -121,8 +121,10 @@ class ApiAddress:
         """Return the address for a reader's command line; UNKNOWN_ADDRESS where only an operator knows it."""
         host, _, port = self.listen.rpartition(":")
         reader_host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
-        if self.public or not host or port == "0":
-            return shlex.quote(self.public or UNKNOWN_ADDRESS)
+        if self.public:
+            return shlex.quote(self.public)
+        if not host or port == "0":
+            return UNKNOWN_ADDRESS
         if loopback(self.listen) and not asked_from_here(request.host, request.headers):
             return UNKNOWN_ADDRESS  # there is a proxy before it
         if loopback(self.listen) and self.names is None:

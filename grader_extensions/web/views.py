@@ -68,7 +68,7 @@ def competition_head(competition: Competition, now: datetime) -> dict[str, Any]:
 
 
 def text_color(color: str) -> str:
-    """Black or white, of which the contrast with a colour is larger: 4.58 at least, by WCAG 2.1, and where its luminance is 0.179."""
+    """Return black or white, whichever contrasts more with a colour: by WCAG 2.1 at least 4.58, which is at a luminance of 0.179."""
     channels = [int(color[index : index + 2], 16) / 255 for index in (1, 3, 5)]
     red, green, blue = (channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in channels)
     return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#ffffff"
@@ -133,26 +133,27 @@ def so_far(events: Iterable[submission_pb2.SubmissionEvent]) -> dict[str, Any]:
 
 
 def stage_times(events: Iterable[submission_pb2.SubmissionEvent]) -> dict[str, float]:
-    """The seconds of each stage of the last attempt, and of each process of ranked mode, for a report without a timeline: of a competition
-    that is not over. By the times of events as the API sends them, which of secret workloads have none."""
+    """Return the seconds of each stage of the last attempt, and of each process of ranked mode, by the times of events. For a report
+    without a timeline: that of a competition that is not over."""
     lengths: dict[str, float] = {}
     name, begin_s, process = "queue", 0.0, ""
     for event in events:
         time_s, state = figures.seconds_of(event.event_time), formatting.state_name(event.submission).lower()
-        following = ""
+        next_name = ""
         match event.WhichOneof("event"):
-            case "submission" if state in ("queued", "running"):
-                lengths, process = ({} if state == "queued" else lengths), ""
-                following = {"queued": "queue", "running": "start"}[state]
+            case "submission" if state == "queued":
+                lengths, process, next_name = {}, "", "queue"
+            case "submission" if state == "running":
+                process, next_name = "", "start"
             case "submission":
-                following = "end"
+                next_name = "end"
             case "progress":
                 process = _process(event) if event.progress.process else process
-                following = process or formatting.STAGES.get(event.progress.stage, "working")
-        if following and time_s >= begin_s:
+                next_name = process or formatting.STAGES.get(event.progress.stage, "working")
+        if next_name and time_s >= begin_s:
             if begin_s:
                 lengths[name] = lengths.get(name, 0.0) + time_s - begin_s
-            name, begin_s = following, time_s
+            name, begin_s = next_name, time_s
     return {name: length for name, length in lengths.items() if length > 0}
 
 

@@ -13,7 +13,8 @@ from grader_extensions.web.plots import svg
 
 WIDTH, HEIGHT = 400.0, 260.0  # as wide as a phone, so that its text is not drawn smaller there
 LEFT, RIGHT, BOTTOM, TOP = 76.0, 16.0, 46.0, 12.0
-ROW, HEADING_CHARS = 18.0, 60  # of a legend; of a title or subtitle
+ROW = 18.0  # of a legend, a title or a subtitle
+HEADING_CHARS = 60  # of a title or a subtitle
 _GAP = 10.0  # between labels
 _TICKS = 5  # about so many
 _MANY_DECADES = 6

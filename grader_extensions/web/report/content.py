@@ -157,27 +157,34 @@ def _overview_charts(rows: Sequence[report_pb2.Measurement], ceilings: Mapping[s
     """The roofline, where the device's ceilings and the problem's work are known, and times over sizes, where there are several sizes."""
     times: dict[str, list[tuple[report_pb2.DeclaredWork, float]]] = {}  # certified, in seconds
     for name in ("kernel", *formatting.baselines(name for row in rows for name in row.baselines)):
-        samples = ((row.declared_work, row.certified if name == "kernel" else row.baselines.get(name)) for row in rows)
-        points = ((work, figures.seconds_of(of.median_duration)) for work, of in samples if of is not None and work.moved_bytes)
-        times[name] = [(work, seconds) for work, seconds in points if seconds > 0]
-    works, charts = [work for timed in times.values() for work, _ in timed], []
-    roofs, bandwidth = figures.compute_ceilings(ceilings, works[0].dtype) if works else [], ceilings.get(figures.BYTES_PER_S, 0.0)
+        times[name] = []
+        for row in rows:
+            durations = row.certified if name == "kernel" else row.baselines.get(name)
+            if durations is None or not row.declared_work.moved_bytes:
+                continue
+            if (seconds := figures.seconds_of(durations.median_duration)) > 0:
+                times[name].append((row.declared_work, seconds))
+    works = [work for points in times.values() for work, _ in points]
+    charts = []
+    roofs = figures.compute_ceilings(ceilings, works[0].dtype) if works else []
+    bandwidth = ceilings.get(figures.BYTES_PER_S, 0.0)
     if roofs and bandwidth > 0 and all(work.flops > 0 for work in works):
         series = []
-        for name, timed in times.items():
-            intensities = [work.flops / work.moved_bytes for work, _ in timed]
-            rates = [work.flops / seconds / 1e12 for work, seconds in timed]
+        for name, points in times.items():
+            intensities = [work.flops / work.moved_bytes for work, _ in points]
+            rates = [work.flops / seconds / 1e12 for work, seconds in points]
             series.append(ChartSeries(name=name, xs=intensities, ys=rates, joined=False))
         ends = [*(x for line in series for x in line.xs), *(rate / bandwidth for _, rate in roofs)]
         for unit, rate in roofs:
             corners = (min(ends) / 2, rate / bandwidth, max(ends) * 2)
             series.append(ChartSeries(name=unit, xs=corners, ys=[min(x * bandwidth, rate) / 1e12 for x in corners], marked=False))
-        words, x, y = "by certified times and declared work", ChartAxis(label="FLOP/byte", log=True), ChartAxis(label="TFLOP/s", log=True)
-        charts.append(line_chart(series, title="Roofline", subtitle=words, description=formatting.ceilings(ceilings), x=x, y=y))
+        subtitle = "by certified times and declared work"
+        x, y = ChartAxis(label="FLOP/byte", log=True), ChartAxis(label="TFLOP/s", log=True)
+        charts.append(line_chart(series, title="Roofline", subtitle=subtitle, description=formatting.ceilings(ceilings), x=x, y=y))
     if len({work.moved_bytes for work in works}) > 1:
         series = [
-            ChartSeries(name=name, xs=[work.moved_bytes / 1e6 for work, _ in timed], ys=[seconds * 1e6 for _, seconds in timed])
-            for name, timed in times.items()
+            ChartSeries(name=name, xs=[work.moved_bytes / 1e6 for work, _ in points], ys=[seconds * 1e6 for _, seconds in points])
+            for name, points in times.items()
         ]
         x, y = ChartAxis(label="MB that the problem moves", log=True), ChartAxis(label="us", log=True)
         charts.append(line_chart(series, title="Time over size", description="Certified medians by workload", x=x, y=y))

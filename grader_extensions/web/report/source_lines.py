@@ -110,7 +110,9 @@ REMARKS_OF_LINE = 8
 def remarks_by_place(report: report_pb2.Report) -> dict[str, list[str]]:
     """Remarks of compiler and sanitizer on each line, by its place, such as `kernel.cu:12`."""
     remarks = [(f"{note.file}:{note.line}", f"{note.severity}: {note.message}") for note in report.build.diagnostics]
-    remarks += [text.partition(": ")[::2] for text in (*report.build.remarks, report.build.mismatch)]
+    for text in (*report.build.remarks, report.build.mismatch):
+        place, _, words = text.partition(": ")
+        remarks.append((place, words))
     for finding in report.profile.findings:
         words = f"{formatting.words(finding, 'severity')}: {finding.message}"
         remarks += [(place, words) for place in formatting.sanitizer_places(finding)]
