@@ -310,8 +310,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How many are taken up before a submission, and how long that takes; None where nothing is known of it.
-    no_worker: none is joined, so that nothing is taken up."""
+    """How many are taken up before a submission, and how long that takes; None where nothing is known. no_worker: none is joined."""
 
     ahead_count: int
     estimated_s: float | None

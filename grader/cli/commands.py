@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from grader import extensions
 from grader.cli.exits import Exit
-from grader.cli.options import EXAMPLES, EXIT_CODES, GRADE, LIST_EXAMPLES, RESULTS, SERVERS, SUBMIT_EXAMPLES
+from grader.cli.options import EXAMPLES, EXIT_CODES, GRADE, LIST_EXAMPLES, RESULTS, SERVERS, SUBMIT_EXAMPLES, examples
 from grader.cli.output import did_you_mean, print_note
 from grader.cli.server_choice import GraderTyper
 from grader.extensions import PACKAGE, CliCommand, CliGroup
@@ -97,11 +97,18 @@ def commands() -> Table:
     return table
 
 
+def epilog(table: Table) -> str:
+    """Return examples of the commands in a table, exit codes, and where more commands come from."""
+    remedy = "" if entry_points(extensions.COMMANDS) else f"\n\nFor more commands {extensions.HOW_TO_INSTALL}."
+    return f"{examples(*(pair for pair in EXAMPLES if pair[0].split()[1] in table))}\n\n{EXIT_CODES}{remedy}"
+
+
+COMMANDS = commands()
 app = group(
-    commands(),
+    COMMANDS,
     name="grader-cli",
     help="Grades GPU kernels: is it right, and how much faster than PyTorch is it?",
-    epilog=f"{EXAMPLES}\n\n{EXIT_CODES}",
+    epilog=epilog(COMMANDS),
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -80,12 +80,12 @@ HERE, ADMINISTRATORS = "This machine", "For administrators"
 EXIT_CODES = "Exit codes: 0 accepted or done, 1 another verdict, 2 misuse, 3 the grader failed, 129, 130 or 143 interrupted."
 
 
-def _examples(*pairs: tuple[str, str]) -> str:
+def examples(*pairs: tuple[str, str]) -> str:
     """Paragraphs, since help joins the lines of one."""
     return "\n\n".join(["Examples:", *(f"`{command}`: {effect}" for command, effect in pairs)])
 
 
-EXAMPLES = _examples(
+EXAMPLES = (
     ("grader-cli problems list", "what there is to solve"),
     ("grader-cli init vector_add", "write vector_add.cu to begin with"),
     ("grader-cli submit vector_add.cu", "grade it"),
@@ -93,14 +93,14 @@ EXAMPLES = _examples(
     ("grader-cli list --verdict ACCEPTED", "your submissions that are right"),
     ("grader-cli show 3fa9c1d2", "one of them"),
 )
-SUBMIT_EXAMPLES = _examples(
+SUBMIT_EXAMPLES = examples(
     ("grader-cli submit kernel.cu --problem vector_add", "verify it, and time it against PyTorch"),
     ("grader-cli submit kernel.py --mode test", "only verify it"),
     ("grader-cli submit kernel.cu --competition autumn", "enter a competition"),
     ("cat kernel.cu | grader-cli submit - --problem vector_add", "from standard input"),
     ("grader-cli submit kernel.cu --local --device emulated", "without a server or a GPU"),
 )
-LIST_EXAMPLES = _examples(
+LIST_EXAMPLES = examples(
     ("grader-cli list --verdict ACCEPTED,WRONG_ANSWER", "all with one of these"),
     ("grader-cli list --problem vector_add --limit 5", "the last five of one problem"),
 )

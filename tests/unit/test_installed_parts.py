@@ -164,6 +164,14 @@ def test_an_unknown_command_may_be_one_of_a_package_that_is_not_installed(points
     assert "kernel-grader-extensions" not in command("shwo").stderr
 
 
+def test_help_has_examples_of_commands_that_there_are(points):
+    """Without a package that adds `problems`, none is of it, and help says what to install."""
+    assert "grader-cli problems list" not in commands.epilog(commands.OWN) and "install kernel-grader" in commands.epilog(commands.OWN)
+    points.append(EntryPoint(name="made_up", value="tests.unit.test_installed_parts:Words", group=extensions.COMMANDS))
+    shown = commands.epilog({**commands.OWN, "problems": commands.OWN["show"]})
+    assert "grader-cli problems list" in shown and "install" not in shown
+
+
 @pytest.mark.parametrize("words", [["doctor"], ["admin", "keys", "import"], ["admin", "queue", "list"]], ids=" ".join)
 def test_an_unknown_command_of_the_server_may_be_one_of_a_package_too(points, capsys, words):
     """Without a package that adds it, the last lines say where it comes from."""
