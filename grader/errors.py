@@ -135,8 +135,10 @@ class NoSuchDevice(CallRefused):
     available: tuple[str, ...]
 
     def __str__(self) -> str:
-        devices = ", ".join(self.available) or "none"
-        return f"no device of kind {self.device_kind!r} is here; leave it out or take one of: {devices}"
+        text = f"no device of kind {self.device_kind!r} is here"
+        if not self.available:
+            return f"{text}, and there is no other to take; ask the server's operator, or the competition's organisers"
+        return f"{text}; leave it out or take one of: {', '.join(self.available)}"
 
 
 class Unauthenticated(CallRefused):

@@ -86,7 +86,7 @@ async def test_practice_on_hidden_workloads_alone_is_refused(serve, competitions
 async def test_a_competition_on_a_device_that_is_not_here_says_so(serve, competitions, kernel):
     """Rather than to let submissions wait for ever."""
     async with serve(competitions=competitions(gpus=toml("gpus", devices=("cuda:H200",)))) as client:
-        with pytest.raises(NoSuchDevice, match="cuda:H200"):
+        with pytest.raises(NoSuchDevice, match="'cuda:H200' is here, and there is no other to take; ask"):
             await client.submit(kernel(competition_id="gpus"))
 
 

@@ -40,7 +40,7 @@ def test_the_section_has_a_block_for_the_server_and_one_for_the_client():
     """The control of how the section is read."""
     first, second = blocks()
     assert first[-1].startswith(SERVER) and sum(line.startswith(SERVER) for line in first) == 1
-    assert len(first) == 19 and len(second) == 5
+    assert len(first) == 20 and len(second) == 5
 
 
 @pytest.mark.slow
