@@ -72,6 +72,13 @@ def _check_web(value: str) -> str:
     return value
 
 
+def _check_api_address(value: str) -> str:
+    match = re.fullmatch(r"(https?://)?[^\s/]+:([0-9]{1,5})", value)
+    if match is None or not 0 < int(match[2]) < 65536:
+        raise ValueError(f"{value!r} is not an address for users; write HOST:PORT, such as grader.example.org:50551")
+    return value
+
+
 def _check_origins(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if value != "*" and re.fullmatch(r"https?://[a-z0-9.:\[\]-]+", value) is None:  # as browsers send it
@@ -132,7 +139,7 @@ class Settings(BaseModel):
         tuple[str, ...], AfterValidator(_check_origins)
     ] = ()  # sites whose scripts may call the API over HTTP, as a browser names them; "*": all
     public_url: str = ""  # where browsers reach the web port; one of another name than this host's is a proxy's
-    api_address: Annotated[str, AfterValidator(_check_web)] | None = None  # where users reach the API; None: pages derive it
+    api_address: Annotated[str, AfterValidator(_check_api_address)] | None = None  # where users reach the API; None: pages derive it
     oidc_issuer: str = ""  # of the identity provider that users may sign in with; "": none
     oidc_client_id: str = ""
     oidc_client_secret_file: AbsolutePath | None = None
@@ -174,8 +181,8 @@ class Settings(BaseModel):
     @property
     def loopback(self) -> bool:
         """Return whether only this host can connect: not through a proxy either."""
-        url, api = self.public_url.partition("://")[2].rstrip("/"), web_address(self.api_address or "0")[0]
-        return not self.trusted_proxy and all(map(loopback, (self.listen, url or "localhost", f"{api}:0")))
+        named = [url.rpartition("://")[2].rstrip("/") for url in (self.public_url, self.api_address) if url]
+        return not self.trusted_proxy and all(map(loopback, (self.listen, *named)))
 
     @property
     def user_queue_limit(self) -> int | None:

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import trustme
+from pydantic import ValidationError
 
 from grader.config import Settings
 from grader.v1 import problem_pb2, submission_pb2
@@ -121,6 +122,14 @@ async def test_the_command_to_log_in_names_the_certificate(open_site, self_signe
 def test_a_proxy_has_the_api_under_the_name_of_the_pages(settings, public):
     """Unless another address is named, or clients reach this server's own port."""
     assert api_address(Settings(**settings)).public == public
+
+
+@pytest.mark.parametrize("address", ["50551", ":50551", "b.example", "b.example:0", "b.example:70000", "b.example/x:7"])
+def test_an_address_for_users_has_a_host_and_a_port(address):
+    """A port alone, which `--web` takes, would be printed for users as it is. The control: with the scheme that clients take."""
+    with pytest.raises(ValidationError, match="write HOST:PORT"):
+        Settings(api_address=address)
+    assert Settings(api_address="https://localhost:7").api_address == "https://localhost:7"
 
 
 @pytest.mark.parametrize("self_signed", [True, False])
