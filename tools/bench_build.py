@@ -1,6 +1,6 @@
 """Measures how long builds take: ours, the plain compiler's, and `torch.utils.cpp_extension.load`'s.
 
-    python -m tools.bench_build [--device both|emulated|nvcc] [--quick] [--rounds 1]
+    python -m tools.bench_build [--quick]
 
 ours   `python -m sandbox.builder.build`, as it runs in a build box: from the job to the checked artifact, linked.
 plain  one command with the same flags; torch's own headers, object only (`-c`). A raw CUDA source is linked too (`-shared`).
@@ -83,21 +83,15 @@ def builders(device: str, language: str) -> dict[str, Builder]:
     return {OURS: partial(ours, "cuda"), PLAIN: plain_nvcc} | ({LOAD: load} if language == TORCH else {})
 
 
-def measure(sources: Sequence[Path], devices: Sequence[str], rounds: int) -> Results:
-    """Build each source for each device, one build at a time. Each round starts with another builder."""
+def measure(sources: Sequence[Path], devices: Sequence[str]) -> Results:
+    """Build each source for each device, one build at a time."""
     results: Results = {}
     for source in sources:
         for device in devices:
-            table = builders(device, language_of(source))
-            attempts: dict[str, list[Took]] = {name: [] for name in table}
-            for turn in range(rounds):
-                for name in sorted(table, key=lambda name: (list(table).index(name) - turn) % len(table)):
-                    with tempfile.TemporaryDirectory(prefix="bench-") as place:
-                        attempts[name].append(table[name](source, Path(place)))
-            results[source, device] = {
-                name: next((took for took in tries if took.failed), sorted(tries, key=lambda took: took.time_s)[len(tries) // 2])
-                for name, tries in attempts.items()
-            }
+            results[source, device] = {}
+            for name, build in builders(device, language_of(source)).items():
+                with tempfile.TemporaryDirectory(prefix="bench-") as place:
+                    results[source, device][name] = build(source, Path(place))
             words = "  ".join(f"{name} {took}" for name, took in results[source, device].items())
             sys.stderr.write(f"[{len(results)}/{len(sources) * len(devices)}] {device} {source.stem}: {words}\n")
     return results
@@ -198,21 +192,11 @@ def page(results: Results) -> list[str]:
 
 def main() -> int:
     """Measure and print; 1 where a build of ours failed and the plain compiler's did not."""
-    options = arguments_of(
-        "tools.bench_build",
-        __doc__,
-        None,
-        {
-            "device": ("both", "device", {"choices": ("both", "emulated", "nvcc")}),
-            "quick": (False, "three sources"),
-            "rounds": (1, "medians of so many"),
-        },
-    )
-    devices = ("emulated", "nvcc") if options.device == "both" else (options.device,)
-    if "nvcc" in devices and shutil.which("nvcc") is None:
+    options = arguments_of("tools.bench_build", __doc__, None, {"quick": (False, "three sources")})
+    devices = ["emulated", "nvcc"] if shutil.which("nvcc") else ["emulated"]
+    if len(devices) == 1:
         sys.stderr.write("nvcc is not on the PATH; measuring the emulated device only\n")
-        devices = ("emulated",)
-    results = measure([ROOT / path for path in SOURCES[: QUICK_COUNT if options.quick else None]], devices, options.rounds)
+    results = measure([ROOT / path for path in SOURCES[: QUICK_COUNT if options.quick else None]], devices)
     sys.stdout.write("\n".join(page(results)) + "\n")
     return int(any(row[OURS].failed and not row[PLAIN].failed for row in results.values()))
 
