@@ -32,15 +32,11 @@ LIBRARIES = (
     ("thrust/", "Thrust"),
     ("curand_", "cuRAND in kernels"),
     ("mma.h", "`nvcuda::wmma`"),
-    ("cuda_fp", "fp16, bf16 and fp8"),
-    ("cuda_bf", "fp16, bf16 and fp8"),
+    (("cuda_fp", "cuda_bf"), "fp16, bf16 and fp8"),
     ("cuda_pipeline", "Asynchronous copies"),
-    ("nvT", "NVTX (does nothing)"),
-    ("nvtx3/", "NVTX (does nothing)"),
+    (("nvT", "nvtx3/"), "NVTX (does nothing)"),
     ("cuda_profiler", "Profiler control (does nothing)"),
-    ("ATen/", "PyTorch"),
-    ("c10/", "PyTorch"),
-    ("torch/", "PyTorch"),
+    (("ATen/", "c10/", "torch/"), "PyTorch"),
     ("", "CUDA runtime"),
 )
 CUB_CLASS = re.compile(r"^(?:struct|class) ((?:Block|Warp|Device)\w+)\b(?!;)", re.MULTILINE)

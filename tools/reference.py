@@ -12,8 +12,10 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 
 import typer
@@ -33,6 +35,7 @@ from grader.views.formatting import FLAGS
 from grader_extensions.competitions import refusals as refusals  # among the errors that travel
 from tools import emulation_page
 from tools.generate_proto import proto_arguments, public_sources
+from tools.page import table_lines
 
 ROOT = Path(__file__).parents[1]
 DIRECTORY = ROOT / "docs" / "reference"
@@ -60,7 +63,17 @@ def cli() -> str:
     modules += ["grader_extensions.fleet.admin_workers", "grader_extensions.fleet.main", "grader_extensions.fleet.ray_placement"]
     parsers = [server.parser(), *(import_module(module).parser() for module in modules)]
     text = "\n".join(line for parser in parsers for line in _parser_lines(parser))
-    return f"# Commands\n\n{WRITTEN_BY}\n\n{client}\n{text}"
+    return _share_options(f"# Commands\n\n{WRITTEN_BY}\n\n{client}\n{text}".splitlines())
+
+
+def _share_options(lines: Sequence[str]) -> str:
+    """Explain the options of eight or more commands once, at the end of the page."""
+    names = {line: line.split("`")[1] for line, number in Counter(lines).items() if number >= 8 and line.startswith("* `-")}
+    parts = (
+        f"* `{'`, `'.join(map(names.__getitem__, group))}`: see [common options](#common-options)" if shared else "\n".join(group)
+        for shared, group in groupby(lines, names.__contains__)
+    )
+    return "\n".join((*parts, "", "## Common options", "", *names))
 
 
 def _parser_lines(parser: argparse.ArgumentParser, description: str = "") -> Iterator[str]:
@@ -115,9 +128,8 @@ def _file_lines(file: FileDescriptorProto) -> Iterator[str]:
         yield from _table(("field", "type", "number", "meaning"), _fields(message, comments, index))
     for index, enum in enumerate(file.enum_type):
         yield from (f"### enum {enum.name}", "", *_paragraphs(comments[ENUM, index]), "")
-        meanings = [_one_line(comments[ENUM, index, 2, number]) for number in range(len(enum.value))]
-        values = zip(enum.value, meanings, strict=True)
-        yield from _table(("value", "number", "meaning"), ((f"`{entry.name}`", str(entry.number), text) for entry, text in values))
+        rows = ((f"`{entry.name}`", str(entry.number), comments[ENUM, index, 2, at]) for at, entry in enumerate(enum.value))
+        yield from _table(("value", "number", "meaning"), rows)
 
 
 def _fields(message: DescriptorProto, comments: dict[tuple[int, ...], str], index: int) -> Iterator[Sequence[str]]:
@@ -132,7 +144,7 @@ def _fields(message: DescriptorProto, comments: dict[tuple[int, ...], str], inde
             kind = f"optional {kind}"
         elif field.HasField("oneof_index"):
             kind = f"oneof {message.oneof_decl[field.oneof_index].name}: {kind}"
-        yield f"`{field.name}`", f"`{kind}`", str(field.number), _one_line(comments[MESSAGE, index, 2, number])
+        yield f"`{field.name}`", f"`{kind}`", str(field.number), comments[MESSAGE, index, 2, number]
 
 
 def _kind(field: FieldDescriptorProto) -> str:
@@ -147,10 +159,6 @@ def _paragraphs(comment: str) -> list[str]:
     return [line.removeprefix(" ") for line in comment.rstrip().replace(":\n *", ":\n\n *").splitlines()]
 
 
-def _one_line(comment: str) -> str:
-    return " ".join(comment.split()).replace("|", "\\|")
-
-
 def exit_codes_and_errors() -> str:
     """Exit codes of grader-cli, the errors that travel over the API, and the flags of reports."""
     codes = ((str(int(code)), name.lower().replace("_", " ")) for name, code in Exit.__members__.items())
@@ -159,13 +167,10 @@ def exit_codes_and_errors() -> str:
         *("## Errors", "", "`reason` and `fields` are those of `google.rpc.ErrorInfo`; `retry_s` is the delay of `google.rpc.RetryInfo`."),
         *("The exit code is that of grader-cli. `INTERNAL` without fields: the reason of a submission that FAILED.", ""),
     ]
-    kinds: list[type[errors.CallRefused] | type[errors.GraderFault]] = []
-    queue = [*errors.CallRefused.__subclasses__(), *errors.GraderFault.__subclasses__()]
-    while queue:
-        kinds.append(queue[0])
-        queue[:1] = queue[0].__subclasses__()
+    kinds = [*errors.CallRefused.__subclasses__(), *errors.GraderFault.__subclasses__()]
     rows = []
-    for kind in kinds:
+    for index, kind in enumerate(kinds):
+        kinds[index + 1 : index + 1] = kind.__subclasses__()  # they are the next rows
         exit_code, meaning = str(int(exit_of_error(kind.__new__(kind)))), (kind.__doc__ or "").splitlines()[0]
         rows.append((f"`{kind.reason}`", kind.code or "INTERNAL", ", ".join(kind.fields()), exit_code, meaning))
     lines += _table(("reason", "code", "fields", "exit code", "meaning"), iter(rows))
@@ -174,8 +179,7 @@ def exit_codes_and_errors() -> str:
 
 
 def _table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
-    body = [f"| {' | '.join(row)} |" for row in rows]
-    return [f"| {' | '.join(headings)} |", "| --- " * len(headings) + "|", *body, ""] if body else []
+    return [*table_lines(headings, body), ""] if (body := list(rows)) else []
 
 
 def picture(printed: str) -> str:

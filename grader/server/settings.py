@@ -86,6 +86,6 @@ def state_dir_option(*, again: bool = False) -> argparse.ArgumentParser:
     again: of a word of that command, so that the option may stand before or behind the word.
     """
     parent = argparse.ArgumentParser(add_help=False)
-    text = "the server's ($GRADER_STATE_DIR, or the user's state directory)"
+    text = "as the server's ($GRADER_STATE_DIR, or the user's state directory)"
     parent.add_argument("--state-dir", type=Path, metavar="DIR", default=argparse.SUPPRESS if again else None, help=text)
     return parent
