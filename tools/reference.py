@@ -125,11 +125,11 @@ def _file_lines(file: FileDescriptorProto) -> Iterator[str]:
             yield from (*_paragraphs(comments[SERVICE, index, NESTED, number]), "")
     for index, message in enumerate(file.message_type):
         yield from (f"### {message.name}", "", *_paragraphs(comments[MESSAGE, index]), "")
-        yield from _table(("field", "type", "number", "meaning"), _fields(message, comments, index))
+        yield from _table(("field", "type", "meaning"), _fields(message, comments, index))
     for index, enum in enumerate(file.enum_type):
         yield from (f"### enum {enum.name}", "", *_paragraphs(comments[ENUM, index]), "")
-        rows = ((f"`{entry.name}`", str(entry.number), comments[ENUM, index, 2, at]) for at, entry in enumerate(enum.value))
-        yield from _table(("value", "number", "meaning"), rows)
+        rows = ((f"`{entry.name}`", comments[ENUM, index, 2, at]) for at, entry in enumerate(enum.value))
+        yield from _table(("value", "meaning"), rows)
 
 
 def _fields(message: DescriptorProto, comments: dict[tuple[int, ...], str], index: int) -> Iterator[Sequence[str]]:
@@ -144,7 +144,7 @@ def _fields(message: DescriptorProto, comments: dict[tuple[int, ...], str], inde
             kind = f"optional {kind}"
         elif field.HasField("oneof_index"):
             kind = f"oneof {message.oneof_decl[field.oneof_index].name}: {kind}"
-        yield f"`{field.name}`", f"`{kind}`", str(field.number), comments[MESSAGE, index, 2, number]
+        yield f"`{field.name}`", f"`{kind}`", comments[MESSAGE, index, 2, number]
 
 
 def _kind(field: FieldDescriptorProto) -> str:
