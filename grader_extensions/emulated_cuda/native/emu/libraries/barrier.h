@@ -74,17 +74,6 @@ private:
     [[no_unique_address]] Completion completion_;
 };
 
-template <class Group, class T, class Size, thread_scope Scope, class Completion>
-async_contract_fulfillment memcpy_async(const Group& group, T* to, const T* from, Size bytes, barrier<Scope, Completion>&) {
-    emu::copy_share(to, from, bytes, group.thread_rank(), group.num_threads());
-    return async_contract_fulfillment::async;
-}
-template <class T, class Size, thread_scope Scope, class Completion>
-async_contract_fulfillment memcpy_async(T* to, const T* from, Size bytes, barrier<Scope, Completion>&) {
-    memcpy(static_cast<void*>(to), from, bytes);
-    return async_contract_fulfillment::async;
-}
-
 // cuda::pipeline.  A stage has a barrier that producers arrive at and one that consumers arrive at; every thread counts its own turns.
 
 enum class pipeline_role { producer, consumer };
@@ -184,13 +173,17 @@ void pipeline_consumer_wait_prior(pipeline<thread_scope_thread>&) {}
 template <thread_scope Scope>
 void pipeline_producer_commit(pipeline<thread_scope_thread>&, barrier<Scope>&) {}
 
-template <class Group, class T, class Size, thread_scope Scope>
-async_contract_fulfillment memcpy_async(const Group& group, T* to, const T* from, Size bytes, pipeline<Scope>&) {
+// A copy belongs to a barrier or a pipeline, whose wait finds it done.
+template <class Owner>
+concept OwnsCopies = requires(Owner& owner) { owner.arrive(); } || requires(Owner& owner) { owner.producer_commit(); };
+
+template <class Group, class T, class Size, OwnsCopies Owner>
+async_contract_fulfillment memcpy_async(const Group& group, T* to, const T* from, Size bytes, Owner&) {
     emu::copy_share(to, from, bytes, group.thread_rank(), group.num_threads());
     return async_contract_fulfillment::async;
 }
-template <class T, class Size, thread_scope Scope>
-async_contract_fulfillment memcpy_async(T* to, const T* from, Size bytes, pipeline<Scope>&) {
+template <class T, class Size, OwnsCopies Owner>
+async_contract_fulfillment memcpy_async(T* to, const T* from, Size bytes, Owner&) {
     memcpy(static_cast<void*>(to), from, bytes);
     return async_contract_fulfillment::async;
 }
