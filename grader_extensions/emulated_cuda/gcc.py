@@ -24,7 +24,7 @@ from sandbox.compilers.steps import Compiler, CompilerStep
 from sandbox.protocol import wire
 from sandbox.protocol.languages import CUDA_SUFFIXES
 
-WITHOUT_LOCAL_VARIABLES = "-DEMU_WITHOUT_LOCAL_VARIABLES"
+WITHOUT_ADDITIONS = "-DEMU_PLAIN"
 PRECOMPILED_FORM = 4  # counts what `precompile` leaves there
 PRECOMPILED_SUFFIX = ".gch"
 # Words of torch's own headers, and those of their macros that the light ones do not always have.
@@ -122,11 +122,10 @@ class Emulated:
     def compile(self, path: str, number: int, headers: Headers, place: Path) -> list[CompilerStep]:
         """Plan g++; it stands next to the sources as the user wrote them, so that it quotes those lines and not the translated ones."""
         words = [f"-I{self.translated}", *flags(headers)]
+        words += [WITHOUT_ADDITIONS] if self.plain else []  # with it no precompiled header fits
         if self.sanitize:  # precompiled headers were compiled without it
             words += [*sanitizer_flags(), f"-ffile-prefix-map={self.files}/="]
-            words += [WITHOUT_LOCAL_VARIABLES] if self.plain else []
         else:
-            words += ["-DEMU_WITHOUT_BLOCK_LOOPS"] if self.plain else []  # with it no precompiled header fits
             words += precompiled_flags(path, self.sources[path], headers, self.ready)
         return [compile_step(self.translated / path, path, number, words, self.files, place)]
 

@@ -335,8 +335,8 @@ def test_a_source_that_does_not_compile_with_the_marks_is_compiled_without(tmp_p
         (step,) = compiler.compile("k.cu", 0, Headers(include_dirs=(), defines=()), tmp_path)
         return step.command
 
-    assert gcc.WITHOUT_LOCAL_VARIABLES not in flags(with_marks)
-    assert isinstance(without, Emulated) and gcc.WITHOUT_LOCAL_VARIABLES in flags(without)
+    assert gcc.WITHOUT_ADDITIONS not in flags(with_marks)
+    assert isinstance(without, Emulated) and gcc.WITHOUT_ADDITIONS in flags(without)
 
 
 def test_a_slip_before_a_launch_is_left_to_the_compiler() -> None:

@@ -8,7 +8,7 @@
 
 #include "block.h"
 
-#if defined(EMU_SANITIZE) || defined(EMU_WITHOUT_BLOCK_LOOPS)
+#if defined(EMU_SANITIZE) || defined(EMU_PLAIN)
 #define EMU_FIRST_BODY {
 #else
 #define EMU_BLOCK_LOOPS

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grader_extensions.emulated_cuda import emulation
+from grader_extensions.emulated_cuda import emulation, gcc
 from grader_extensions.emulated_cuda.tests.conformance.conftest import Build, run
 
 HERE = Path(__file__).parent
@@ -85,7 +85,7 @@ def test_the_second_body_runs_unless_it_is_switched_off(build: Build) -> None:
     program = build(WHICH)
     assert printed(program, block_loops=True) == "4\n"
     assert abs(int(printed(program, block_loops=False))) > 4096
-    assert abs(int(printed(build(WHICH, "-DEMU_WITHOUT_BLOCK_LOOPS"), block_loops=True))) > 4096
+    assert abs(int(printed(build(WHICH, gcc.WITHOUT_ADDITIONS), block_loops=True))) > 4096
 
 
 CRASH = """

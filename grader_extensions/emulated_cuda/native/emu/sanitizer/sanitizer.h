@@ -151,7 +151,7 @@ extern "C" __attribute__((weak, used, visibility("hidden"), noipa)) EMU_RAW void
     local_ends(reinterpret_cast<uintptr_t>(address));
 }
 
-#ifdef EMU_WITHOUT_LOCAL_VARIABLES
+#ifdef EMU_PLAIN
 #define EMU_LOCAL_BEGINS(name)
 #define EMU_LOCAL_ENDS
 #else
