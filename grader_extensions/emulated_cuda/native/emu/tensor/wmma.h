@@ -250,6 +250,8 @@ struct ProductOperands {
     const B* b;
     const C* c;
 };
+template <class A, class B, class C, class D>
+ProductOperands(D*, const A*, const B*, const C*) -> ProductOperands<A, B, C, D>;
 
 inline Operand operand(__half x) { return decode_half(x.__x); }
 inline Operand operand(__nv_bfloat16 x) { return decode_float(uint32_t{x.__x} << 16); }
@@ -296,11 +298,9 @@ template <int m, int n, int k, class T, class LayoutA, class LayoutB, class C, c
     requires(emu::wmma::multiplies<T, C, D>() && sizeof...(Saturate) <= emu::wmma::multiplies_integers<T>)
 void mma_sync(fragment<accumulator, m, n, k, D>& d, const fragment<matrix_a, m, n, k, T, LayoutA>& a, const fragment<matrix_b, m, n, k, T, LayoutB>& b,
               const fragment<accumulator, m, n, k, C>& c, Saturate... satf) {
-    using Operands = emu::wmma::ProductOperands<fragment<matrix_a, m, n, k, T, LayoutA>, fragment<matrix_b, m, n, k, T, LayoutB>,
-                                                fragment<accumulator, m, n, k, C>, fragment<accumulator, m, n, k, D>>;
-    Operands own{&d, &a, &b, &c};
+    emu::wmma::ProductOperands own{&d, &a, &b, &c};
     bool saturate = (false || ... || static_cast<bool>(satf));
-    emu::for_whole_warp(own, "wmma::mma_sync", [saturate](const emu::PerLane<Operands>& lanes) {
+    emu::for_whole_warp(own, "wmma::mma_sync", [saturate](const auto& lanes) {
         using namespace emu::wmma;
         if constexpr (std::is_same_v<T, double>) {
             emu::multiply_doubles<m, k>([&](int lane, int x) { return lanes[lane].a->x[x]; }, [&](int lane, int x) { return lanes[lane].b->x[x]; },
@@ -328,12 +328,9 @@ inline void bmma_sync(fragment<accumulator, 8, 8, 128, int>& d, const fragment<m
                       const fragment<matrix_b, 8, 8, 128, experimental::precision::b1, col_major>& b, const fragment<accumulator, 8, 8, 128, int>& c,
                       experimental::bmmaBitOp operation = experimental::bmmaBitOpXOR,
                       experimental::bmmaAccumulateOp = experimental::bmmaAccumulateOpPOPC) {
-    using Operands = emu::wmma::ProductOperands<fragment<matrix_a, 8, 8, 128, experimental::precision::b1, row_major>,
-                                                fragment<matrix_b, 8, 8, 128, experimental::precision::b1, col_major>,
-                                                fragment<accumulator, 8, 8, 128, int>, fragment<accumulator, 8, 8, 128, int>>;
-    Operands own{&d, &a, &b, &c};
+    emu::wmma::ProductOperands own{&d, &a, &b, &c};
     bool both = operation == experimental::bmmaBitOpAND;
-    emu::for_whole_warp(own, "wmma::bmma_sync", [both](const emu::PerLane<Operands>& lanes) {
+    emu::for_whole_warp(own, "wmma::bmma_sync", [both](const auto& lanes) {
         auto a = [&](int lane, int x) { return static_cast<int>(lanes[lane].a->x[x]); };
         auto b = [&](int lane, int x) { return static_cast<int>(lanes[lane].b->x[x]); };
         auto put = [&](int lane, int x, int sum) { lanes[lane].d->x[x] = static_cast<int>(emu::add_integers(lanes[lane].c->x[x], sum, false)); };
