@@ -34,8 +34,7 @@ LIBRARIES = (
     ("mma.h", "`nvcuda::wmma`"),
     (("cuda_fp", "cuda_bf"), "fp16, bf16 and fp8"),
     ("cuda_pipeline", "Asynchronous copies"),
-    (("nvT", "nvtx3/"), "NVTX (does nothing)"),
-    ("cuda_profiler", "Profiler control (does nothing)"),
+    (("nvT", "nvtx3/", "cuda_profiler"), "NVTX and profiler control (do nothing)"),
     (("ATen/", "c10/", "torch/"), "PyTorch"),
     ("", "CUDA runtime"),
 )
@@ -154,7 +153,7 @@ def page(written_by: str, directory: Path = CONFORMANCE) -> str:
         "unsupported feature gets COMPILE_ERROR UNSUPPORTED, with the line and [a message](#unsupported).",
         *("", "## CUDA features", ""),
         "A program of `grader_extensions/emulated_cuda/tests/conformance` prints the same lines on the emulated device as on a GPU.",
-        "*Printed by* is the GPU and the CUDA toolkit that printed them. Where none has yet, the column says so, and the lines follow",
+        "*Printed by* is the GPU that printed them, with CUDA 13. Where none has yet, the column says so, and the lines follow",
         "from CUDA's documentation. `-`: a test in Python, whose expectation was not printed by a GPU.",
     ]
     printers = {program: printer for printer, programs in table["printed_by"].items() for program in programs}
@@ -166,15 +165,15 @@ def page(written_by: str, directory: Path = CONFORMANCE) -> str:
             printed_by = sorted({printers[program] for program in programs} or {NONE})
             rows.append((entry["name"], _codes(tests), "; ".join(printed_by)))
         lines += ["", f"### {group['name']}", "", *table_lines(("feature", "tested by", "printed by"), rows)]
-    rules = [
-        (f"`{name}`", f"`{rule.form}`", _codes(word for word in TYPES if word in rule.types), _codes(sorted(rule.modifiers)))
-        for name, rule in RULES.items()
-    ]
+    forms = defaultdict[tuple[str, ...], list[str]](list)
+    for name, rule in RULES.items():
+        forms[f"`{rule.form}`", _codes(word for word in TYPES if word in rule.types), _codes(sorted(rule.modifiers))].append(name)
+    rules = [(_codes(names), *form) for form, names in forms.items()]
     without = [name for name, emitter in EMITTERS.items() if emitter in WITHOUT_EFFECT]
     lines += [
         *("", "## Inline PTX", "", "Templates must be string literals. `T` is the type in the opcode, `W` the type of twice its width;"),
         f"other words in a form are types. All types: {_codes((*TYPES, *NARROW))}.",
-        *("", *table_lines(("instruction", "form", "types", "modifiers"), rules), ""),
+        *("", *table_lines(("instructions", "form", "types", "modifiers"), rules), ""),
         f"Memory, matrices, warps, conversions and control flow: {_codes(EMITTERS)}. Without effect: {_codes(without)}.",
         *("", f"Special registers: {_codes(name if name.isupper() else f'%{name}' for name in SPECIAL)}.", ""),
         *("## Headers", "", *_headers(directory), "## Unsupported", ""),

@@ -58,6 +58,7 @@ def cli() -> str:
     """Both programs: every command with its arguments and options."""
     command = get_command(commands.app)
     client = get_docs_for_click(obj=command, ctx=typer.Context(command, **command.context_settings), indent=1, name="grader-cli")
+    client = re.sub(r"\*\*Usage\*\*:\n\n```console\n.*\n```\n\n", "", client)
     modules = [f"grader_extensions.operation.{name}" for name in ("backup", "check", "server_doctor")]
     modules += ["grader.server.admin", *(f"grader_extensions.operation.{name}" for name in ("key_import", "admin_queue", "admin_lanes"))]
     modules += ["grader_extensions.fleet.admin_workers", "grader_extensions.fleet.main", "grader_extensions.fleet.ray_placement"]
