@@ -5,6 +5,7 @@ from dataclasses import replace
 from grader_extensions.operation.ledger_checks import contents, schema
 from tests import fakes
 from tests.contract.test_ledger_upgrade import empty, opened, upgraded  # noqa: F401  # fixtures
+from tests.contract.test_reuse import graded, submit
 
 
 async def test_an_upgraded_ledger_is_whole(upgraded, opened):  # noqa: F811  # fixtures
@@ -20,4 +21,11 @@ async def test_a_ledger_with_findings_is_whole(ledger):
     held = await ledger.lease("w", ttl_s=30)
     await ledger.settle(held, fakes.report())
     await ledger.amend(held, replace(fakes.report(), summary="more", profile=fakes.PROFILE), [fakes.PROFILE])
+    assert [check for check in await ledger.database.read(contents) if not check.ok] == []
+
+
+async def test_a_ledger_with_a_reused_result_is_whole(ledger):
+    """Its judgement is drawn from no attempt of its own."""
+    first, again = await graded(ledger), await submit(ledger)
+    assert again.report.cached_from == first.submission_id
     assert [check for check in await ledger.database.read(contents) if not check.ok] == []
