@@ -77,15 +77,21 @@ async def measure(options: argparse.Namespace) -> list[LatencyCell]:
                 cold, cached, warming = (
                     LatencyCell(isolation=isolation, kernel=kernel, mode=mode, state=state) for state in ("cold", "cached", "")
                 )
-                source, comment = (EXAMPLES / kernel).read_text("utf-8"), "#" if kernel.endswith(".py") else "//"
+                source = (EXAMPLES / kernel).read_text("utf-8")
                 await _grade(client, warming, source)
                 for cell in (cold, cached):
                     for _ in range(1 if mode == "ranked" else options.rounds):
                         await asyncio.sleep(options.pause)
-                        await _grade(client, cell, f"{source}\n{comment} {time.time_ns()}\n" if cell is cold else source)
+                        await _grade(client, cell, _variant(kernel, time.time_ns()) if cell is cold else source)
                 cells += [cold, cached]
                 sys.stderr.write(f"{isolation} {mode} {kernel}: {percentile(cached.wall_s, 50):.2f} s cached\n")
     return cells
+
+
+def _variant(kernel: str, mark: object) -> str:
+    """Return a kernel's source with a comment of its own, so that nothing was built of it before."""
+    path = EXAMPLES / kernel
+    return f"{path.read_text('utf-8')}\n{'#' if path.suffix == '.py' else '//'} {mark}\n"
 
 
 async def _grade(client: GraderClient, cell: LatencyCell, text: str) -> None:
@@ -113,8 +119,8 @@ async def rate_table(options: argparse.Namespace) -> list[str]:
     for isolation in options.isolations:
         async with _server(isolation, options, {Path(kernel).parent.name for kernel in options.kernels}) as client:
             for kernel, mode in itertools.product(options.kernels, options.modes):
-                source, comment, run = (EXAMPLES / kernel).read_text("utf-8"), "#" if kernel.endswith(".py") else "//", time.time_ns()
-                variants = [f"{source}\n{comment} {run} {number}\n" for number in range(options.together)]
+                run = time.time_ns()
+                variants = [_variant(kernel, f"{run} {number}") for number in range(options.together)]
                 for state in ("cold", "cached"):
                     cell, start_s = LatencyCell(isolation=isolation, kernel=kernel, mode=mode, state=state), time.monotonic()
                     await asyncio.gather(*(_grade(client, cell, text) for text in variants))

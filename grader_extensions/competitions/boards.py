@@ -55,16 +55,16 @@ async def read_board(
 async def read_history(ledger: Ledger, competitions: Competitions, user: str) -> list[tuple[Competition, Standing]]:
     """A user's submissions that boards show to everybody, or have shown, newest first: each the best of its problem when it was made."""
 
-    def read(connection: sa.Connection) -> list[tuple[Competition, list[Standing]]]:
+    def read(connection: sa.Connection) -> list[tuple[Competition, Standing]]:
         query = sa.select(submissions.c.competition_id).where(submissions.c.user_name == user).distinct()
-        entered, of_user = frozenset(connection.execute(query).scalars()), (submissions.c.user_name == user,)
-        present = [competition for competition in competitions.all() if competition.competition_id in entered]
-        return [(competition, standings_of(connection, competition, where=of_user)) for competition in present]
+        entered, history = frozenset(connection.execute(query).scalars()), []
+        for competition in competitions.all():
+            if competition.competition_id in entered:
+                before = leaderboard.counted_before(competition, ledger.now(), admin=False)
+                history += [(competition, standing) for standing in _improvements(connection, competition, user, before)]
+        return history
 
-    history = []
-    for competition, standings in await ledger.database.read(read):
-        before = leaderboard.counted_before(competition, ledger.now(), admin=False)
-        history += [(competition, standing) for standing in leaderboard.improvements(competition, standings, before)]
+    history = await ledger.database.read(read)
     return sorted(history, key=lambda row: (row[1].create_time, row[1].submission_id), reverse=True)
 
 
@@ -80,13 +80,14 @@ async def find_users(ledger: Ledger, competitions: Competitions, text: str, limi
 
     def read(connection: sa.Connection) -> list[str]:
         names = connection.execute(query.distinct().order_by(submissions.c.user_name).limit(limit)).scalars().all()
-        return [name for name in names if any(history_of(connection, name, competition, before) for competition, before in boards)]
-
-    def history_of(connection: sa.Connection, user: str, competition: Competition, before: datetime | None) -> list[Standing]:
-        standings = standings_of(connection, competition, where=(submissions.c.user_name == user,))
-        return leaderboard.improvements(competition, standings, before)
+        return [name for name in names if any(_improvements(connection, competition, name, before) for competition, before in boards)]
 
     return await ledger.database.read(read)
+
+
+def _improvements(connection: sa.Connection, competition: Competition, user: str, before: datetime | None) -> list[Standing]:
+    standings = standings_of(connection, competition, where=(submissions.c.user_name == user,))
+    return leaderboard.improvements(competition, standings, before)
 
 
 async def read_languages(ledger: Ledger, entries: Sequence[leaderboard.Entry]) -> dict[str, str]:
