@@ -22,13 +22,13 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader_extensions.formats import nests, problem_code
 from grader_extensions.formats.arguments import with_arguments
 from grader_extensions.formats.elementwise import ElementwiseComparer
 from grader_extensions.formats.nests import moved, permutations_of, strides_of, with_strides
 from sandbox.judge.references import Reference, ReferenceFailed, ReferenceTooLarge, Task, Tensors, WeightCheck, blamed
+from sandbox.judge.references.dispatch_mode import DispatchMode
 from sandbox.judge.tolerance import memory_of
 from sandbox.launch.constant_weights import Constant, ConstantWeights, constant_of, kind_of
 from sandbox.protocol import wire
@@ -383,11 +383,11 @@ def _trace(source: _ModelSource, key: str, where: str, making: Making, weight_fa
     return TracedCall(inputs=values, outputs=outputs, weights=weights, written=written, rebound=rebound)
 
 
-class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Bounded(DispatchMode):
     """Refuses to make a tensor that does not fit into memory: a host may hand out more than it has, and end the process later."""
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._limit_bytes = limit_bytes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -399,11 +399,11 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-class _TraceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _TraceMode(DispatchMode):
     """Looks at every operation of a call: refuses what draws random numbers, and finds what it changes in a model."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._model, self._running = model, set[int]()
         self._versions = {name: item._version for name, item in named_tensors(model).items()}
         self._attributes = {name: _attributes(module) for name, module in model.named_modules()}

@@ -15,16 +15,16 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from sandbox.judge.references import ReferenceFailed, Tensors
+from sandbox.judge.references.dispatch_mode import DispatchMode
 from sandbox.judge.runner_link import is_ok
 from sandbox.judge.tolerance import FLOAT4, except_right_nan, is_narrow, numbers, output_was_read, same_bytes
 from sandbox.judge.trial import Run, WorkloadContext, expected
@@ -129,9 +129,9 @@ def _answers(inputs: Tensors, reference: Callable[[Tensors], Tensors]) -> Iterat
         yield name, reference([_lowered(tensor, lower) for tensor in inputs])
 
 
-class _LowProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _LowProducts(DispatchMode):
     def __init__(self, lower: torch.dtype | None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._lower = lower
         self.used = False
 
@@ -177,13 +177,22 @@ def first_wrong(
     return tuple(
         wire.WrongElement(
             output=name,
-            index=tuple(int(tensor) for tensor in torch.unravel_index(torch.tensor(place), output.shape)) if output.dim() else (),
+            index=_index_of(place, output.shape),
             expected=float(ref[place].double()),
             actual=float(out[place].double()),
             allowed_error=_allowed(ref[place], tolerance),
         )
         for place in places
     )
+
+
+def _index_of(place: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The index of the element at this place in the order of memory. `torch.unravel_index` imports sympy, which takes a second."""
+    index = list[int]()
+    for size in reversed(shape):
+        place, within = divmod(place, size)
+        index.append(within)
+    return tuple(reversed(index))
 
 
 def _allowed(reference: torch.Tensor, tolerance: Tolerance) -> float:

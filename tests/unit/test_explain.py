@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,3 +152,16 @@ def test_an_entry_that_is_given_its_outputs_and_writes_none_is_told() -> None:
     for symptom in (Symptom.RESULT_IGNORED, None):
         assert explained(output, unwritten=unwritten, takes_outputs=True).symptom is symptom
         unwritten[0, 0] = False
+
+
+def test_an_explanation_imports_nothing_for_seconds() -> None:
+    """The first wrong answer of a judge has its elements and its symptom without torch's compiler and without sympy."""
+    program = """
+import sys
+from tests.unit.test_explain import explained, inputs, product
+trial = explained(product(inputs())[0] + 0.01)
+assert trial.wrong_elements
+print([name for name in ("sympy", "torch._dynamo") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

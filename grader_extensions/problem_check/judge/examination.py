@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader_extensions.problem_check.judge.case import AdmissionCase, equal
 from grader_extensions.problem_check.judge.mutants import Mutant, mutants
@@ -26,6 +25,7 @@ from grader_extensions.problem_check.judge.numerics import FIRST_COLUMNS
 from sandbox.devices import Device
 from sandbox.judge.inputs import shape_of
 from sandbox.judge.references import ReferenceFailed, ReferenceTooLarge, Task, Tensors, native
+from sandbox.judge.references.dispatch_mode import DispatchMode
 from sandbox.judge.tolerance import is_narrow, numbers
 from sandbox.judge.trial import memory_bytes
 from sandbox.protocol import wire
@@ -86,11 +86,11 @@ class EffectiveMutants:
             yield finding("sizes", None, WARNING, text)
 
 
-class _IdleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _IdleMode(DispatchMode):
     """Runs operations as they are, and notes of some whether the result is another than what went in."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.changed: dict[str, bool] = {}
         self._count: Counter[str] = Counter()
 

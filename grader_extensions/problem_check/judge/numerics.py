@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader_extensions.problem_check.judge.case import AdmissionCase
 from sandbox.judge.references import ReferenceFailed, Tensors
+from sandbox.judge.references.dispatch_mode import DispatchMode
 
 FLUSHED = 1e-6  # of the largest element; what is smaller is set to zero
 FLUSHED_SHARE = 0.25  # of the elements that are not zero: fewer are a matter of the tolerance
@@ -68,11 +68,11 @@ def first_columns(count: int, right: torch.Tensor, case: AdmissionCase, second: 
     return columns
 
 
-class _Replacing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Replacing(DispatchMode):
     """Runs other code in place of some operations."""
 
     def __init__(self, replaced: Mapping[str, Replaced], needs: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._replaced, self._needs, self._called = replaced, needs, set[str]()
 
     @property
