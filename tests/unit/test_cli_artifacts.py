@@ -11,7 +11,7 @@ from grader.v1 import grader_service_pb2
 
 
 class Server:
-    """Lists and sends what it is made with."""
+    """A server that lists and sends the artifact that it is made with."""
 
     def __init__(self, name="a.ptx", content=b"text", sent=None, **listed):
         fields = {"size_bytes": len(content), "digest": hashlib.sha256(content).hexdigest(), "available": True, **listed}

@@ -17,8 +17,8 @@ from tests.threaded_server import embedded_server
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server in a thread of its own: the commands run an event loop themselves."""
-    with embedded_server(tmp_path_factory.mktemp("served")) as found:
-        yield found
+    with embedded_server(tmp_path_factory.mktemp("served")) as server_address:
+        yield server_address
 
 
 @pytest.fixture

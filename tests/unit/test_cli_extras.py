@@ -1,4 +1,4 @@
-"""What the command line imports at its start, and what it says if an extra is not installed."""
+"""Imports of the command line at its start, and its message if an extra is not installed."""
 
 import subprocess
 import sys
@@ -14,8 +14,8 @@ IMPORTED = "import sys, grader.{}; print(*sys.modules)"
 
 
 def imported_by(module):
-    done = subprocess.run([sys.executable, "-c", IMPORTED.format(module)], capture_output=True, text=True, check=True, timeout=300)
-    return {part for name in done.stdout.split() for part in (name, name.partition(".")[0])}
+    process = subprocess.run([sys.executable, "-c", IMPORTED.format(module)], capture_output=True, text=True, check=True, timeout=300)
+    return {part for name in process.stdout.split() for part in (name, name.partition(".")[0])}
 
 
 @pytest.mark.parametrize("module", ["cli.main", "api.client"])

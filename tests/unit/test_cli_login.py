@@ -21,8 +21,8 @@ Cli = Callable[..., Result]
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedServer]:
     """A server that asks for keys over TLS."""
     root = tmp_path_factory.mktemp("keyed")
-    with threaded_server(root, **certificates(root)) as made:
-        yield made
+    with threaded_server(root, **certificates(root)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def key(there: ThreadedServer, capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_key_is_made_stored_used_revoked_and_forgotten(there, cli, key, capsys, tmp_path):
     """All of it, while the server runs; the key is on no screen after it was made."""
     at = f"https://{there.address}"
-    done = cli("login", "--server", at, "--ca", there.ca, typed=f"{key}\n")
-    assert done.exit_code == 0, done.output
-    assert "alice" in done.output and key not in done.output
+    result = cli("login", "--server", at, "--ca", there.ca, typed=f"{key}\n")
+    assert result.exit_code == 0, result.output
+    assert "alice" in result.output and key not in result.output
     stored = tmp_path / "conf" / "grader" / "credentials.json"
     assert stat.S_IMODE(stored.stat().st_mode) == 0o600 and key in stored.read_text()
     # From now on its address alone is enough: that it speaks TLS, and whose certificate it has, is stored with the key.
@@ -74,17 +74,17 @@ def test_a_key_in_the_environment_goes_before_the_stored_one(there, cli, key, ca
     cli("login", "--server", there.address, "--ca", there.ca, typed=key)
     assert there.admin("create", "robot", "--scopes", "read", "--expires", "never") == 0
     robot = capsys.readouterr().out.strip()
-    found = [json.loads(cli("whoami", "--json", GRADER_KEY=given).output)["user"] for given in ("", robot)]
-    assert found == ["alice", "robot"]
+    users = [json.loads(cli("whoami", "--json", GRADER_KEY=api_key).output)["user"] for api_key in ("", robot)]
+    assert users == ["alice", "robot"]
     assert cli("whoami", GRADER_KEY="grader_" + "0" * 12 + "_" + "0" * 64).exit_code == 2
 
 
 def test_a_key_that_does_not_work_is_not_stored(there, cli, key, tmp_path):
-    """It is asked about before it is kept; what was there stays."""
+    """The server is asked about the key before it is stored; a stored one stays."""
     at = f"https://{there.address}"
     for typed in ("", "grader_x", f"{key}0", key[:-1] + ("0" if key[-1] != "0" else "1")):
-        done = cli("login", "--server", at, "--ca", there.ca, typed=typed)
-        assert done.exit_code == 2 and "error: " in done.output and (not typed or typed not in done.output)
+        result = cli("login", "--server", at, "--ca", there.ca, typed=typed)
+        assert result.exit_code == 2 and "error: " in result.output and (not typed or typed not in result.output)
     assert not (tmp_path / "conf" / "grader" / "credentials.json").exists()
 
 
@@ -95,10 +95,10 @@ def test_no_key_is_taken_from_the_command_line(cli, there):
 
 def test_login_refuses_plain_text_before_a_key_is_read(cli):
     """Beyond this host; with the flag it goes on, to say that none came."""
-    done = cli("login", "--server", "http://192.0.2.1:1", typed="")
-    assert done.exit_code == 2 and "plain text" in done.output
-    done = cli("login", "--server", "http://192.0.2.1:1", "--insecure-plain-text", typed="")
-    assert done.exit_code == 2 and "no key came" in done.output
+    result = cli("login", "--server", "http://192.0.2.1:1", typed="")
+    assert result.exit_code == 2 and "plain text" in result.output
+    result = cli("login", "--server", "http://192.0.2.1:1", "--insecure-plain-text", typed="")
+    assert result.exit_code == 2 and "no key came" in result.output
 
 
 def test_a_server_without_keys_is_logged_in_to_without_one(cli, tmp_path):
@@ -106,22 +106,22 @@ def test_a_server_without_keys_is_logged_in_to_without_one(cli, tmp_path):
     stored = tmp_path / "conf" / "grader" / "credentials.json"
     with threaded_server(tmp_path / "open", auth="none") as here:
         words = [("login", "--server", here.address, "--no-key"), ("login", "--server", here.address), ("whoami",)]
-        first, second, who = (cli(*one, typed="grader_a_b") for one in words)
-    for done in (first, second):
-        assert done.exit_code == 0 and "asks for no keys" in done.output and "the default server now" in done.output
+        first, second, who = (cli(*command, typed="grader_a_b") for command in words)
+    for result in (first, second):
+        assert result.exit_code == 0 and "asks for no keys" in result.output and "the default server now" in result.output
     assert "grader_a_b" not in stored.read_text() and stat.S_IMODE(stored.stat().st_mode) == 0o600
     assert "asks for no keys" in who.output
 
 
 def test_a_server_that_requires_a_key_is_not_logged_in_to_without_one(there, cli, tmp_path):
     """The control."""
-    done = cli("login", "--server", f"https://{there.address}", "--ca", there.ca, "--no-key")
-    assert done.exit_code == 2 and "no API key was sent" in done.output
+    result = cli("login", "--server", f"https://{there.address}", "--ca", there.ca, "--no-key")
+    assert result.exit_code == 2 and "no API key was sent" in result.output
     assert not (tmp_path / "conf" / "grader" / "credentials.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["whoami"], "grader-cli login --server"),
         (["logout"], "grader-cli login --server"),
@@ -131,13 +131,13 @@ def test_a_server_that_requires_a_key_is_not_logged_in_to_without_one(there, cli
         (["login", "--server", "127.0.0.1:1", "--ca", "/none"], "can't read"),
     ],
 )
-def test_misuse_says_what_to_write(cli, words, told):
-    done = cli(*words, typed="x")
-    assert done.exit_code == 2 and told in " ".join(done.output.split())
+def test_misuse_says_what_to_write(cli, words, message):
+    result = cli(*words, typed="x")
+    assert result.exit_code == 2 and message in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["create", "Alice"], "user name"),
         (["create", "alice", "--scopes", "read,all"], "submit, read, admin"),
@@ -148,13 +148,13 @@ def test_misuse_says_what_to_write(cli, words, told):
         (["revoke", "nope"], "admin keys list"),
     ],
 )
-def test_an_administrator_is_told_what_to_write(tmp_path, capsys, words, told):
+def test_an_administrator_is_told_what_to_write(tmp_path, capsys, words, message):
     try:
         code = admin.main(["keys", *words, "--state-dir", str(tmp_path)])
     except SystemExit as ended:
         code = ended.code
-    said = capsys.readouterr()
-    assert code == 2 and told in said.err and said.out == ""
+    output = capsys.readouterr()
+    assert code == 2 and message in output.err and output.out == ""
     assert admin.main(["keys", "list", "--json", "--state-dir", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out) == {"keys": []}
 
@@ -162,8 +162,8 @@ def test_an_administrator_is_told_what_to_write(tmp_path, capsys, words, told):
 def test_the_key_alone_is_on_stdout(tmp_path, capsys):
     """So that it can be piped; in JSON it is there with the rest, this once."""
     assert admin.main(["keys", "create", "alice", "--state-dir", str(tmp_path)]) == 0
-    said = capsys.readouterr()
-    assert len(said.out.split()) == 1 and said.out.startswith("grader_") and said.out.strip() not in said.err
+    output = capsys.readouterr()
+    assert len(output.out.split()) == 1 and output.out.startswith("grader_") and output.out.strip() not in output.err
     assert admin.main(["keys", "create", "bob", "--scopes", "admin", "--expires", "12h", "--json", "--state-dir", str(tmp_path)]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert (made["user"], made["scopes"], made["state"]) == ("bob", ["admin"], "valid") and made["key"].startswith("grader_")
+    record = json.loads(capsys.readouterr().out)
+    assert (record["user"], record["scopes"], record["state"]) == ("bob", ["admin"], "valid") and record["key"].startswith("grader_")

@@ -48,7 +48,7 @@ except typer.Exit as ended:
 """
 
 
-@pytest.fixture(params=[(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)], ids=lambda given: given[0].name)
+@pytest.fixture(params=[(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)], ids=lambda signal_case: signal_case[0].name)
 def order(request: pytest.FixtureRequest) -> Iterator[tuple[signal.Signals, int]]:
     """A signal that ends a command, and the exit code for it; as if nobody had taken or ignored it before."""
     number, code = request.param
@@ -65,8 +65,8 @@ class Work:
 
     async def run(self) -> Exit:
         """Send the signals to this process, once it would wait."""
-        for one in self.signals:
-            os.kill(os.getpid(), one)
+        for signal_number in self.signals:
+            os.kill(os.getpid(), signal_number)
         try:
             await asyncio.sleep(DEADLINE_S)
         finally:
@@ -120,7 +120,7 @@ def ended(work: Work) -> int:
 
 
 def test_a_signal_ends_a_command_in_order(order: tuple[signal.Signals, int]) -> None:
-    """What it holds is given up first, and the exit code is the signal's."""
+    """The command gives up its resources first, and the exit code is the signal's."""
     number, code = order
     work = Work(number)
     assert ended(work) == code
@@ -169,34 +169,34 @@ def test_help_that_nobody_reads_ends_as_a_command_does(words: tuple[str, ...], u
     reader, writer = os.pipe()
     os.close(reader)
     streams = {"stdout": subprocess.DEVNULL, "stderr": writer} if words == ("nonsense",) else {"stdout": writer, "stderr": subprocess.PIPE}
-    command, given = [sys.executable, "-m", "grader.cli.main", *words], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    done = subprocess.run(command, env=given, timeout=DEADLINE_S, check=False, **streams)  # type: ignore[call-overload]
+    command, environment = [sys.executable, "-m", "grader.cli.main", *words], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    process = subprocess.run(command, env=environment, timeout=DEADLINE_S, check=False, **streams)  # type: ignore[call-overload]
     os.close(writer)
-    assert (done.returncode, done.stderr or b"") == (3, b"")
+    assert (process.returncode, process.stderr or b"") == (3, b"")
 
 
 @pytest.mark.parametrize(("words", "code"), [(("submit", "--help"), 0), (("--version",), 0), (("nonsense",), 2)])
 def test_help_that_is_read_ends_as_before(words: tuple[str, ...], code: int) -> None:
     """The control."""
-    done = subprocess.run([sys.executable, "-m", "grader.cli.main", *words], capture_output=True, timeout=DEADLINE_S, check=False)
-    assert done.returncode == code and done.stdout + done.stderr
+    process = subprocess.run([sys.executable, "-m", "grader.cli.main", *words], capture_output=True, timeout=DEADLINE_S, check=False)
+    assert process.returncode == code and process.stdout + process.stderr
 
 
-@pytest.mark.parametrize(("output", "code", "told"), [("/dev/full", 3, "the output can't be written"), ("/dev/null", 0, "")])
-def test_an_output_that_can_not_be_written_is_no_verdict(output: str, code: int, told: str) -> None:
+@pytest.mark.parametrize(("output", "code", "message"), [("/dev/full", 3, "the output can't be written"), ("/dev/null", 0, "")])
+def test_an_output_that_can_not_be_written_is_no_verdict(output: str, code: int, message: str) -> None:
     """Even where Python has kept it until the end. The control can be written."""
-    kept = {**os.environ, "PYTHONUNBUFFERED": ""}
+    env = {**os.environ, "PYTHONUNBUFFERED": ""}
     with Path(output).open("w") as stdout:
-        done = subprocess.run(
-            [sys.executable, "-c", PRINTING], env=kept, stdout=stdout, stderr=subprocess.PIPE, timeout=DEADLINE_S, check=False, text=True
+        process = subprocess.run(
+            [sys.executable, "-c", PRINTING], env=env, stdout=stdout, stderr=subprocess.PIPE, timeout=DEADLINE_S, check=False, text=True
         )
-    assert done.returncode == code, done.stderr
-    assert told in done.stderr and "Traceback" not in done.stderr
+    assert process.returncode == code, process.stderr
+    assert message in process.stderr and "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize(("module", "code"), [("typer", 130), ("grader.cli.submit", 130), ("no_such_module", 0)])
 def test_ctrl_c_during_the_imports_is_quiet(module: str, code: int) -> None:
     """No traceback; the control meets no such import."""
     command = [sys.executable, "-c", INTERRUPTED_AT.format(module=module)]
-    done = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, text=True, check=False)
-    assert (done.returncode, done.stderr) == (code, "")
+    process = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, text=True, check=False)
+    assert (process.returncode, process.stderr) == (code, "")

@@ -34,7 +34,7 @@ def use(server: Server = None, state_dir: StateDir = None, sandbox: SandboxOptio
 
 
 @app.command()
-def other(word: Annotated[str, typer.Option()] = "") -> None:
+def echo(word: Annotated[str, typer.Option()] = "") -> None:
     print(f"word {word}")
 
 
@@ -111,7 +111,7 @@ def test_help_shows_the_option_where_there_is_a_server_only(store):
     """Help works whatever is stored."""
     store.put(DEFAULT, Credential(), default=True)
     store.path.chmod(0o644)
-    assert "--local" in run("use", "--help").stdout and "--local" not in run("other", "--help").stdout
+    assert "--local" in run("use", "--help").stdout and "--local" not in run("echo", "--help").stdout
 
 
 def test_a_terminal_shows_when_the_default_server_is_used(store):
@@ -121,14 +121,14 @@ def test_a_terminal_shows_when_the_default_server_is_used(store):
 
     def shown(*words: str) -> tuple[str, bytes]:
         ours, its = os.openpty()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", program, "use", *words], stdout=subprocess.PIPE, stderr=its, timeout=DEADLINE_S, check=True, text=True
         )
         os.write(its, b"end")
         text = os.read(ours, 10_000)
         os.close(ours)
         os.close(its)
-        return done.stdout, text
+        return process.stdout, text
 
     out, text = shown()
     assert out == "uses unix:/nowhere/s\n" and b"server: unix:/nowhere/s (the default" in text

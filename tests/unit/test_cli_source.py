@@ -36,7 +36,7 @@ def source_file(path, content="x"):
 def test_standard_input_is_a_submission(address):  # noqa: F811
     """Its problem is named by an option, or in its first lines."""
     ended = piped(address, fakes.source("accept"), "--problem", "sum")
-    assert [(one["path"], one["content"]) for one in json.loads(ended.stdout)["sources"]] == [("kernel.cu", fakes.source("accept"))]
+    assert [(file["path"], file["content"]) for file in json.loads(ended.stdout)["sources"]] == [("kernel.cu", fakes.source("accept"))]
     assert piped(address, "// grader: problem=sum\n" + fakes.source("accept")).exit_code == 0
 
 
@@ -72,23 +72,23 @@ def test_a_process_reads_pipes_and_files(tmp_path, how):
     path = tmp_path / "kernel.cu"
     path.write_text("// " + "x" * 200_000 + "\n")
     with path.open("rb") as file:
-        given = {"stdin": file} if how == "file" else {"input": path.read_bytes()}
-        done = subprocess.run([sys.executable, "-c", program], **given, capture_output=True, timeout=DEADLINE_S, check=False)
-    assert done.stdout == path.read_bytes(), done.stderr
+        stdin = {"stdin": file} if how == "file" else {"input": path.read_bytes()}
+        process = subprocess.run([sys.executable, "-c", program], **stdin, capture_output=True, timeout=DEADLINE_S, check=False)
+    assert process.stdout == path.read_bytes(), process.stderr
 
 
 def test_the_source_of_a_submission_comes_back_as_it_was(address, tmp_path):  # noqa: F811
     """Printed, or saved; by the beginning of its id. Several files are expected apart."""
-    one = write(tmp_path, "accept")
-    name = submitted(address, one).removeprefix("submissions/")
-    assert run("show", name[:12], "--source", "--server", address).stdout == one.read_text()
+    kernel = write(tmp_path, "accept")
+    name = submitted(address, kernel).removeprefix("submissions/")
+    assert run("show", name[:12], "--source", "--server", address).stdout == kernel.read_text()
     (tmp_path / "deep").mkdir()
-    other = tmp_path / "deep" / "a.cuh"
-    other.write_text("// no line end")
-    name = submitted(address, one, other)
+    header = tmp_path / "deep" / "a.cuh"
+    header.write_text("// no line end")
+    name = submitted(address, kernel, header)
     assert (
         run("show", name, "--source", "--server", address).stdout
-        == f"==> accept.cu <==\n{one.read_text()}==> deep/a.cuh <==\n// no line end\n"
+        == f"==> accept.cu <==\n{kernel.read_text()}==> deep/a.cuh <==\n// no line end\n"
     )
     assert run("show", name, "--source", "--server", address, "--out", tmp_path / "out").exit_code == 0
     assert (tmp_path / "out" / "deep" / "a.cuh").read_text() == "// no line end"
@@ -113,7 +113,7 @@ def test_logs_are_printed_apart(address, tmp_path):  # noqa: F811
 def test_a_server_can_not_choose_where_a_file_is_saved(tmp_path, path):
     with pytest.raises(GraderFailed, match="not a path below a directory"):
         save_sources([source_file(path)], tmp_path / "out")
-    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
 def test_no_link_is_followed_when_a_file_is_saved(tmp_path):
@@ -130,18 +130,18 @@ def test_no_link_is_followed_when_a_file_is_saved(tmp_path):
 def test_quotas_are_shown_with_what_is_left(address):  # noqa: F811
     assert "no quotas" in run("whoami", "--server", address).stdout
     assert json.loads(run("whoami", "--server", address, "--json").stdout) is not None
-    one = grader_service_pb2.QuotaUse(competition="competitions/cup", limit=3, used_count=5)
-    one.window.seconds = 86_400
-    assert [str(next(iter(column.cells))) for column in quota_table([one]).columns][1:] == ["a day", "0", "3", "-"]
+    quota = grader_service_pb2.QuotaUse(competition="competitions/cup", limit=3, used_count=5)
+    quota.window.seconds = 86_400
+    assert [str(next(iter(column.cells))) for column in quota_table([quota]).columns][1:] == ["a day", "0", "3", "-"]
 
 
-@pytest.mark.parametrize(("typed", "found"), [("grader-cli can", "cancel"), ("grader-cli submit --mode pro", "profile")])
-def test_a_shell_is_told_commands_and_values(typed, found, tmp_path):
+@pytest.mark.parametrize(("typed", "completion"), [("grader-cli can", "cancel"), ("grader-cli submit --mode pro", "profile")])
+def test_a_shell_is_told_commands_and_values(typed, completion, tmp_path):
     """As bash asks. Nothing that `login` stored is in the way."""
     (tmp_path / "grader").mkdir()
     (tmp_path / "grader" / "credentials.json").write_text("damaged")
-    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_GRADER_CLI_COMPLETE": "complete_bash"}
+    completion_request = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_GRADER_CLI_COMPLETE": "complete_bash"}
     program = "import sys; sys.argv = ['grader-cli']; from grader.cli.main import main; main()"
-    environment = {**os.environ, **asked, "XDG_CONFIG_HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert done.stdout.split() == [found], done.stderr
+    variables = {**os.environ, **completion_request, "XDG_CONFIG_HOME": str(tmp_path)}
+    child = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert child.stdout.split() == [completion], child.stderr

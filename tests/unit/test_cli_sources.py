@@ -1,4 +1,4 @@
-"""What a person names on the command line becomes sources, or a sentence that says what to do."""
+"""Paths on the command line become sources, or a sentence that says what to do."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_one_file_goes_by_its_basename(tmp_path: Path, monkeypatch: pytest.Monke
     write(tmp_path / "kernel.cu")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert [one.path for one in sources.read_sources([Path("../kernel.cu")])] == ["kernel.cu"]
+    assert [source.path for source in sources.read_sources([Path("../kernel.cu")])] == ["kernel.cu"]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_one_file_goes_by_its_basename(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_several_files_go_relative_to_their_common_directory(tmp_path: Path, files: list[str], paths: list[str]) -> None:
     """The order is kept, and paths are relative. The common directory of siblings is theirs."""
-    assert [one.path for one in sources.read_sources([write(tmp_path / name) for name in files])] == paths
+    assert [source.path for source in sources.read_sources([write(tmp_path / name) for name in files])] == paths
 
 
 def test_headers_that_a_file_includes_are_sent_along(tmp_path: Path) -> None:

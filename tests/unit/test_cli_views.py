@@ -1,4 +1,4 @@
-"""What the command line shows of events, reports and problems."""
+"""Text that the command line prints for events, reports and problems."""
 
 import io
 import re
@@ -29,9 +29,9 @@ def shown(submission: submission_pb2.Submission, *, terminal: bool = False, vers
 
 
 def samples(nanoseconds: int) -> report_pb2.Samples:
-    found = report_pb2.Samples(sample_count=5)
-    found.median_duration.FromNanoseconds(nanoseconds)
-    return found
+    times = report_pb2.Samples(sample_count=5)
+    times.median_duration.FromNanoseconds(nanoseconds)
+    return times
 
 
 def accepted() -> submission_pb2.Submission:
@@ -114,29 +114,29 @@ def test_what_a_kernel_prints_can_not_steer_a_terminal() -> None:
 def test_sources_that_are_kept_no_longer_are_said() -> None:
     """Whatever became of it; and nothing is said while they are kept."""
     cancelled = submission_pb2.Submission(name="submissions/abc", state=submission_pb2.SUBMISSION_STATE_CANCELLED)
-    for one in (accepted(), rejected(), cancelled):
-        assert "sources" not in shown(one)
-        one.sources_removed = True
-        assert "its sources are kept no longer" in shown(one)
+    for submission in (accepted(), rejected(), cancelled):
+        assert "sources" not in shown(submission)
+        submission.sources_removed = True
+        assert "its sources are kept no longer" in shown(submission)
 
 
 def test_a_failure_of_the_grader_is_said_to_be_none_of_the_kernel() -> None:
     """To be tried again; but not where its problem is broken, for the next attempt would end the same way."""
     failed = submission_pb2.Submission(name="submissions/abc", state=submission_pb2.SUBMISSION_STATE_FAILED)
     failed.error.message = "the device is unwell"
-    told = shown(failed)
-    assert "the grader failed: the device is unwell" in told and "says nothing about the kernel. Submit it again" in told
+    text = shown(failed)
+    assert "the grader failed: the device is unwell" in text and "says nothing about the kernel. Submit it again" in text
     failed.error.CopyFrom(failure_to_status(Failure(reason="PROBLEM_BROKEN", message="the reference raised", final=True)))
-    told = shown(failed)
-    assert "the grader failed: the reference raised" in told and "problems check PATH" in told and "Submit it again" not in told
+    text = shown(failed)
+    assert "the grader failed: the reference raised" in text and "problems check PATH" in text and "Submit it again" not in text
 
 
 TIMES = {12: "12 ns", 1_500: "1.50 us", 53_100: "53.1 us", 2_694_000: "2.69 ms", 4e9: "4.00 s", -2_000: "not resolved", 0: "not resolved"}
 
 
-@pytest.mark.parametrize(("nanoseconds", "said"), TIMES.items())
-def test_a_time_has_three_digits_and_a_unit(nanoseconds: float, said: str) -> None:
-    assert formatting.time(nanoseconds) == said
+@pytest.mark.parametrize(("nanoseconds", "text"), TIMES.items())
+def test_a_time_has_three_digits_and_a_unit(nanoseconds: float, text: str) -> None:
+    assert formatting.time(nanoseconds) == text
 
 
 # -- progress ------------------------------------------------------------------------------------------------------------
@@ -150,10 +150,10 @@ def stage(value: submission_pb2.Stage, workload_id: str = "") -> submission_pb2.
     return event(progress=submission_pb2.Progress(stage=value, workload_id=workload_id))
 
 
-def printed(*told: tuple[submission_pb2.SubmissionEvent, float]) -> list[str]:
-    """What is printed in a pipe."""
+def printed(*timed_events: tuple[submission_pb2.SubmissionEvent, float]) -> list[str]:
+    """Return the lines printed in a pipe."""
     stages = GradingStages(0.0)
-    return [line for one, now_s in told for line in stages.feed(one, now_s)]
+    return [line for submission_event, now_s in timed_events for line in stages.feed(submission_event, now_s)]
 
 
 def graded(workload_id: str, now_s: float, **fields: object) -> list[tuple[submission_pb2.SubmissionEvent, float]]:
@@ -180,7 +180,7 @@ def ended(now_s: float) -> tuple[submission_pb2.SubmissionEvent, float]:
 
 def test_a_pipe_gets_as_few_lines_for_many_workloads_as_for_two() -> None:
     """Each stage as it begins, and a total for each at the end; hidden workloads are not counted, since their number is secret."""
-    many = [told for number in range(12) for told in graded(f"n{number}", 5.0 + 2 * number)]
+    many = [entry for number in range(12) for entry in graded(f"n{number}", 5.0 + 2 * number)]
     lines = printed(*BEGUN, *many, *graded("", 29.0, certified=report_pb2.Samples()), ended(31.0))
     assert lines == [
         "queued: 1.0 s",
@@ -197,7 +197,7 @@ def test_a_pipe_gets_as_few_lines_for_many_workloads_as_for_two() -> None:
 
 def test_failures_have_lines_of_their_own_in_a_pipe_but_not_all() -> None:
     """Three of them; the total says how many there were, and which was the first. A failed build is printed once."""
-    wrong = [told for number in range(5) for told in graded(f"n{number}", 5.0 + number, outcome=report_pb2.TRIAL_OUTCOME_UNWRITTEN)]
+    wrong = [entry for number in range(5) for entry in graded(f"n{number}", 5.0 + number, outcome=report_pb2.TRIAL_OUTCOME_UNWRITTEN)]
     lines = printed(*BEGUN, *wrong, ended(10.0))
     assert [line for line in lines if line.endswith("unwritten (1.0 s)")] == [
         f"verifying n{number}: unwritten (1.0 s)" for number in range(3)
@@ -213,14 +213,14 @@ def test_processes_and_lost_attempts_are_summed_up_in_a_pipe() -> None:
     """The stages of an attempt that was lost begin again, and count no more."""
     first = event(progress=submission_pb2.Progress(stage=submission_pb2.STAGE_VERIFYING, workload_id="n64"))
     first.attempt = 1
-    told = [(first, 1.0)]
+    timed_events = [(first, 1.0)]
     for process in (1, 2):
         for workload_id in ("n64", "n96"):
             fields = {"stage": submission_pb2.STAGE_VERIFYING, "workload_id": workload_id, "process": process, "process_count": 2}
             begun = submission_pb2.SubmissionEvent(attempt=2, progress=submission_pb2.Progress(**fields))
             trial = report_pb2.Trial(workload_id=workload_id, outcome=report_pb2.TRIAL_OUTCOME_PASSED)
-            told += [(begun, 2.0 * process), (submission_pb2.SubmissionEvent(attempt=2, trial=trial), 2.0 * process)]
-    lines = printed(*told, (submission_pb2.SubmissionEvent(attempt=2, submission=ended(0)[0].submission), 6.0))
+            timed_events += [(begun, 2.0 * process), (submission_pb2.SubmissionEvent(attempt=2, trial=trial), 2.0 * process)]
+    lines = printed(*timed_events, (submission_pb2.SubmissionEvent(attempt=2, submission=ended(0)[0].submission), 6.0))
     assert lines == [
         "queued: 1.0 s",
         "verifying ...",
@@ -240,8 +240,8 @@ def test_a_terminal_has_a_row_for_each_stage() -> None:
             console.print(shown.render())
         return capture.get()
 
-    for one, _ in [*BEGUN, *graded("n1", 5.0)]:
-        shown.feed(one)
+    for submission_event, _ in [*BEGUN, *graded("n1", 5.0)]:
+        shown.feed(submission_event)
     shown.feed(stage(submission_pb2.STAGE_VERIFYING, "n2"))
     assert len(text().splitlines()) == 5
     assert re.search(r"verifying n2 +1 trial passed", text()) and re.search(r"measuring n1 +1.00 ms certified", text())
@@ -286,10 +286,10 @@ def test_only_a_graded_and_accepted_kernel_exits_0(state: submission_pb2.Submiss
 
 
 def spread(nanoseconds: int) -> report_pb2.Samples:
-    found = samples(nanoseconds)
-    found.p20_duration.FromNanoseconds(nanoseconds * 99 // 100)
-    found.p80_duration.FromNanoseconds(nanoseconds * 102 // 100)
-    return found
+    times = samples(nanoseconds)
+    times.p20_duration.FromNanoseconds(nanoseconds * 99 // 100)
+    times.p80_duration.FromNanoseconds(nanoseconds * 102 // 100)
+    return times
 
 
 def on_a_gpu() -> submission_pb2.Submission:

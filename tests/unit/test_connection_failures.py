@@ -1,4 +1,4 @@
-"""What a client says where no connection comes about: real handshakes, so that a new gRPC with other words is noticed."""
+"""Messages of a client that cannot connect: real handshakes, so that a new gRPC with other words is noticed."""
 
 import asyncio
 import ssl
@@ -18,14 +18,14 @@ HERE = ("127.0.0.1", "localhost")
 
 
 def context(certificate, alpn="h2"):
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate.configure_cert(made)
-    made.set_alpn_protocols([alpn])
-    return made
+    tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(tls_context)
+    tls_context.set_alpn_protocols([alpn])
+    return tls_context
 
 
 async def refused(serving_context, *, ca=AUTHORITY, greeting=b"", tls=True):
-    """What a client says of a listener of this kind."""
+    """Return the message of a client that calls a listener of this kind."""
 
     async def handle(reader, writer):
         writer.write(greeting)

@@ -1,4 +1,4 @@
-"""What goes out is what was found, less what submitters must not see."""
+"""Messages sent out hold what was measured, less what submitters must not see."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ def event(**fields):
 def test_a_problem_shows_its_public_sizes_and_how_many_are_hidden():
     """Neither names nor axes of hidden workloads are in any field."""
     shown = messages.problem_to_proto(fakes.problem())
-    assert [one.workload_id for one in shown.workloads] == ["n64"] and shown.hidden_workload_count == 2
+    assert [workload.workload_id for workload in shown.workloads] == ["n64"] and shown.hidden_workload_count == 2
     assert not any(secret in str(shown) for secret in ("secret", "33", "97"))
     assert (shown.name, shown.entry, list(shown.axes), shown.statement) == ("problems/sum", "solve", ["n"], "Add.")
     # Tensors by pointer, scalars by value: what the box's shim calls.
@@ -47,7 +47,7 @@ def test_a_problem_shows_its_public_sizes_and_how_many_are_hidden():
 def test_hidden_workloads_go_by_numbers_only():
     """In reports and in events: no id, size, count, key or message of theirs."""
     report = messages.report_to_proto(fakes.report(), MASK, full=True)
-    assert [(one.workload_id, one.hidden) for one in report.trials] == [("n64", False), ("hidden-1", True)]
+    assert [(trial.workload_id, trial.hidden) for trial in report.trials] == [("n64", False), ("hidden-1", True)]
     assert report.measurements[1].workload_id == "hidden-2"
     hidden = report.trials[1]
     assert (hidden.key, hidden.element_count, hidden.mismatched_count, hidden.unwritten_count, hidden.message) == ("", 0, 0, 0, "")
@@ -85,13 +85,13 @@ def test_single_samples_are_for_the_full_view():
 def test_a_replayed_state_does_not_tell_what_came_later():
     """QUEUED and RUNNING come without report and end time, even when the submission has finished. Facts for the grader alone become empty
     events, so that sequences have no gaps for watchers either."""
-    queued, running, done = (
+    queued, running, success = (
         messages.event_to_proto(event(state=state), submission(), MASK).submission
         for state in (SubmissionState.QUEUED, SubmissionState.RUNNING, SubmissionState.SUCCEEDED)
     )
     assert not queued.HasField("report") and not queued.HasField("start_time") and not queued.sources
     assert running.HasField("start_time") and not running.HasField("end_time")
-    assert done.report.summary == "Right." and done.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
+    assert success.report.summary == "Right." and success.state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
     shown = messages.event_to_proto(event(fact=wire.Finished(job_id="j")), submission(), MASK)
     assert shown.WhichOneof("event") is None and shown.sequence == 3
 
@@ -121,7 +121,7 @@ def test_a_failed_submission_carries_a_status():
 )
 def test_every_value_of_ours_has_a_name_in_the_api(kind, prefix, enum):
     """A new outcome can't be forgotten in the proto, nor one of the proto in the code."""
-    assert {f"{prefix}_{one.name}" for one in kind} | {f"{prefix}_UNSPECIFIED"} == set(enum.keys())
+    assert {f"{prefix}_{member.name}" for member in kind} | {f"{prefix}_UNSPECIFIED"} == set(enum.keys())
 
 
 SEEN = {"physical_floor_ns": 8191, "moved_bytes": 1000, "flops": 4000}
@@ -150,9 +150,9 @@ def test_a_measurement_on_a_device_tells_how_near_to_its_ceilings_it_came():
     assert (measurement.bandwidth_share, measurement.peak_share) == (pytest.approx(0.4), pytest.approx(0.16))
     assert measurement.physical_floor_duration.ToNanoseconds() == 8191 and measurement.conditions["throttle_reasons"] == "SwPowerCap"
     compiled = measurement.reported_baselines["compile"]
-    assert [one.ToNanoseconds() for one in (compiled.p20_duration, compiled.p80_duration, compiled.mean_duration)] == [440, 560, 500]
+    assert [time.ToNanoseconds() for time in (compiled.p20_duration, compiled.p80_duration, compiled.mean_duration)] == [440, 560, 500]
     assert (shown.environment.architecture, shown.environment.device_uuid, dict(shown.environment.ceilings)) == ("sm_90", "GPU-1", CEILINGS)
-    assert [(one.name, one.registers, one.spill_store_bytes) for one in shown.build.kernels] == [("void add<float>(float*)", 32, 8)]
+    assert [(use.name, use.registers, use.spill_store_bytes) for use in shown.build.kernels] == [("void add<float>(float*)", 32, 8)]
     for unknown in (fakes.report(), replace(on_a_gpu(), environment=fakes.ENVIRONMENT)):  # no amounts, no ceilings: 0 would be an answer
         bare = messages.report_to_proto(unknown, MASK).measurements[0]
         assert not bare.HasField("bandwidth_share") and not bare.HasField("peak_share")
@@ -173,10 +173,10 @@ def test_what_would_tell_a_hidden_size_is_left_out_of_its_measurement():
 def test_a_problem_tells_amounts_device_and_tolerance_of_its_public_sizes():
     """The hidden one's are in no field."""
     problem = fakes.problem()
-    first, *others = problem.spec.workloads
-    told = {"moved_bytes": 512, "flops": 64, "device_kind": "cuda", "tolerance": wire.Tolerance(atol=0.5)}
-    hidden = [replace(one, moved_bytes=7919, flops=7919) for one in others]
-    spec = replace(problem.spec, workloads=(replace(first, **told), *hidden))
+    first, *hidden_workloads = problem.spec.workloads
+    amounts = {"moved_bytes": 512, "flops": 64, "device_kind": "cuda", "tolerance": wire.Tolerance(atol=0.5)}
+    hidden = [replace(hidden_workload, moved_bytes=7919, flops=7919) for hidden_workload in hidden_workloads]
+    spec = replace(problem.spec, workloads=(replace(first, **amounts), *hidden))
     shown = messages.problem_to_proto(replace(problem, spec=spec))
     workload = shown.workloads[0]
     assert (workload.moved_bytes, workload.flops, workload.device_kind, workload.tolerance.atol) == (512, 64, "cuda", 0.5)

@@ -33,7 +33,7 @@ def test_only_the_user_can_read_what_is_stored(store, umask):
     finally:
         os.umask(before)
     assert (mode(store.path), mode(store.path.parent)) == (0o600, 0o700)
-    assert [one.name for one in store.path.parent.iterdir()] == [credentials.FILE_NAME]
+    assert [path.name for path in store.path.parent.iterdir()] == [credentials.FILE_NAME]
 
 
 def test_it_comes_back_as_it_was_stored(store):
@@ -92,7 +92,7 @@ def test_logins_at_once_are_all_kept(store):
     """None is lost to another that read before it wrote."""
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: store.put(f"host:{number}", Credential(key=str(number))), range(40)))
-    assert {name: one.key for name, one in store.all().items()} == {f"host:{number}": str(number) for number in range(40)}
+    assert {name: credential.key for name, credential in store.all().items()} == {f"host:{number}": str(number) for number in range(40)}
 
 
 def test_the_environment_goes_before_what_is_stored(tmp_path):

@@ -1,4 +1,4 @@
-"""One table says what is shown of a hidden workload, and what reaches a submitter follows it, field by field."""
+"""The table of what is shown of a hidden workload, and messages to submitters that follow it, field by field."""
 
 import dataclasses
 import typing
@@ -97,7 +97,7 @@ def redactor(exposure: Exposure) -> Redactor:
     return Redactor({"n990001": "hidden-1"} if exposure >= Exposure.HIDDEN else {}, "float32", exposure is Exposure.SECRET)
 
 
-def seen(exposure: Exposure) -> str:
+def submitter_text(exposure: Exposure) -> str:
     """All that a submitter gets: the report, and the two facts as events."""
     trial, measurement = facts(exposure)
     report = Report(
@@ -114,31 +114,31 @@ def seen(exposure: Exposure) -> str:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_field_has_a_row(kind):
     """And nobody discloses one by a single word."""
-    assert set(TABLE[kind]) == {one.name for one in dataclasses.fields(kind)}
+    assert set(TABLE[kind]) == {field.name for field in dataclasses.fields(kind)}
     rows = {name: "".join(LETTERS[cell] for cell in row) for name, row in TABLE[kind].items()}
     expected = {name: row for names, row in EXPECTED.get(kind, {}).items() for name in names.split()}
     assert {name: row for name, row in rows.items() if row != "----"} == expected
 
 
-@pytest.mark.parametrize("exposure", [Exposure.PUBLIC, Exposure.HIDDEN, Exposure.SECRET], ids=lambda one: one.name)
+@pytest.mark.parametrize("exposure", [Exposure.PUBLIC, Exposure.HIDDEN, Exposure.SECRET], ids=lambda level: level.name)
 @pytest.mark.parametrize("name", MARKS)
 def test_what_reaches_a_submitter_follows_the_table(name, exposure):
     """Public fields are there, which is the control of those that are not."""
     kind = wire.Trial if name in TRIAL else wire.Measurement
     shown = treatment(kind, name, exposure) is Treatment.SHOWN
     if name == "key":
-        assert ("feed5eed" in seen(exposure)) is shown
+        assert ("feed5eed" in submitter_text(exposure)) is shown
     else:
-        assert (MARKS[name].lstrip("sizec") in seen(exposure).replace("_", "")) is shown
+        assert (MARKS[name].lstrip("sizec") in submitter_text(exposure).replace("_", "")) is shown
 
 
-@pytest.mark.parametrize("exposure", [Exposure.HIDDEN, Exposure.SECRET], ids=lambda one: one.name)
+@pytest.mark.parametrize("exposure", [Exposure.HIDDEN, Exposure.SECRET], ids=lambda level: level.name)
 def test_a_hidden_workload_has_another_name(exposure):
-    assert "n990001" not in seen(exposure) and "hidden-1" in seen(exposure)
-    assert "n990001" in seen(Exposure.PUBLIC)
+    assert "n990001" not in submitter_text(exposure) and "hidden-1" in submitter_text(exposure)
+    assert "n990001" in submitter_text(Exposure.PUBLIC)
 
 
-@pytest.mark.parametrize("exposure", [Exposure.PUBLIC, Exposure.LATER, Exposure.HIDDEN, Exposure.SECRET], ids=lambda one: one.name)
+@pytest.mark.parametrize("exposure", [Exposure.PUBLIC, Exposure.LATER, Exposure.HIDDEN, Exposure.SECRET], ids=lambda level: level.name)
 def test_a_pattern_of_errors_is_for_public_workloads_only(exposure):
     """A place is a size. The control is a public one, in which all of it is."""
     where = wire.IndexRange(axis=0, size=770013, first=770012, last=770012)
@@ -148,10 +148,10 @@ def test_a_pattern_of_errors_is_for_public_workloads_only(exposure):
 
 
 def test_output_of_a_competition_is_left_out():
-    assert "o660001" in seen(Exposure.HIDDEN) and "o660001" not in seen(Exposure.SECRET)
+    assert "o660001" in submitter_text(Exposure.HIDDEN) and "o660001" not in submitter_text(Exposure.SECRET)
 
 
 def test_a_later_process_says_nothing_of_its_own():
-    """What a kernel can choose is empty; what the judge counted stays."""
+    """Fields that a kernel can choose are empty; the judge's counts stay."""
     trial = redact(facts(Exposure.PUBLIC)[0], Exposure.LATER)
     assert (trial.message, trial.duration_ns, trial.max_absolute_error) == ("", 0, None) and trial.mismatched_count == 770002

@@ -39,7 +39,7 @@ def test_an_error_comes_back_as_it_was(error, code, detail):
     """Type, message and data; with its code, an ErrorInfo, and the detail that the table promises."""
     status = statuses.to_status(error, "r1")
     assert status.code == code and status.details[0].Is(error_details_pb2.ErrorInfo.DESCRIPTOR)
-    assert detail is None or any(one.Is(detail.DESCRIPTOR) for one in status.details)
+    assert detail is None or any(message.Is(detail.DESCRIPTOR) for message in status.details)
     back = statuses.to_error(status)
     assert type(back) is type(error) and str(back) == str(error) and vars(back) == vars(error)
 

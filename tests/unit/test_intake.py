@@ -34,7 +34,7 @@ def check(*sources, **fields):
 def violations(*sources, **fields):
     with pytest.raises(InvalidSubmission) as caught:
         check(*sources, **fields)
-    return {one.field: one.description for one in caught.value.violations}
+    return {violation.field: violation.description for violation in caught.value.violations}
 
 
 @pytest.mark.parametrize(("policy", "mode", "cascade"), [(True, "TEST", True), (True, "PROFILE", False), (False, "TEST", False)])
@@ -86,8 +86,8 @@ def test_nothing_to_build_is_refused():
 
 
 def test_all_that_is_wrong_is_told_at_once():
-    found = violations(("../k.cu", ""), entry="not a name", request_id="seven", mode=wire.Mode.TEST, language="fortran")
-    assert set(found) == {"sources[0].path", "sources[0].content", "entry", "request_id", "language"}
+    errors = violations(("../k.cu", ""), entry="not a name", request_id="seven", mode=wire.Mode.TEST, language="fortran")
+    assert set(errors) == {"sources[0].path", "sources[0].content", "entry", "request_id", "language"}
 
 
 def test_an_unknown_problem_names_the_known_ones():
@@ -97,22 +97,22 @@ def test_an_unknown_problem_names_the_known_ones():
 
 
 def test_an_unknown_mode_names_the_known_ones():
-    asked = request()
-    asked.submission.mode = 99
+    invalid_request = request()
+    invalid_request.submission.mode = 99
     with pytest.raises(InvalidSubmission, match="MODE_RANKED"):
-        gate.check_submission(asked, find_problem, ())
+        gate.check_submission(invalid_request, find_problem, ())
 
 
 @pytest.mark.parametrize("choice", ["emulated", "cuda", "cuda:0", "cuda:h200", "cuda:NVIDIA H200"])
 def test_a_device_is_chosen_by_kind_place_or_model(choice):
-    """It is kept as it was asked for; the fleet knows which lane that is."""
-    asked = request()
-    asked.submission.device_kind = choice
+    """The device is stored as it was requested; the fleet knows which lane that is."""
+    device_request = request()
+    device_request.submission.device_kind = choice
     offered = ("emulated", "cuda", "cuda:0", "cuda:NVIDIA H200")
-    assert gate.check_submission(asked, find_problem, offered).submission.device_kind == choice
+    assert gate.check_submission(device_request, find_problem, offered).submission.device_kind == choice
     with pytest.raises(NoSuchDevice, match="take one of: emulated, cuda, cuda:0, cuda:NVIDIA H200"):
-        asked.submission.device_kind = f"{choice}1"
-        gate.check_submission(asked, find_problem, offered)
+        device_request.submission.device_kind = f"{choice}1"
+        gate.check_submission(device_request, find_problem, offered)
 
 
 def test_a_file_that_is_no_kernel_needs_a_language():

@@ -13,20 +13,20 @@ READ = frozenset({Scope.READ})
 
 
 def test_a_key_has_256_bits_of_chance_and_keeps_a_digest_only():
-    """What is kept says nothing of the secret, and no two keys are alike."""
-    made = [keys.new("alice", READ, NOW) for _ in range(50)]
-    for key, text in made:
+    """The stored digest says nothing of the secret, and no two keys are alike."""
+    created = [keys.new("alice", READ, NOW) for _ in range(50)]
+    for key, text in created:
         prefix, key_id, secret = text.split("_")
         assert (prefix, key_id, len(bytes.fromhex(secret))) == ("grader", key.key_id, 32)
         assert key.secret_digest == hashlib.sha256(secret.encode()).hexdigest() and secret not in repr(key)
-    assert len({text.split("_")[2] for _, text in made}) == len({key.key_id for key, _ in made}) == 50
+    assert len({text.split("_")[2] for _, text in created}) == len({key.key_id for key, _ in created}) == 50
 
 
 def test_a_secret_opens_its_own_key_and_no_other():
-    (key, text), (other, _) = keys.new("alice", READ, NOW), keys.new("alice", READ, NOW)
+    (key, text), (second_key, _) = keys.new("alice", READ, NOW), keys.new("alice", READ, NOW)
     secret = keys.split(text)[1]
     assert keys.opens(secret, key)
-    for wrong, of in ((secret, other), (key.secret_digest, key), ("", key), (secret, None), (secret.upper(), key)):
+    for wrong, of in ((secret, second_key), (key.secret_digest, key), ("", key), (secret, None), (secret.upper(), key)):
         assert not keys.opens(wrong, of)
 
 

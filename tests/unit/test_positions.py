@@ -15,7 +15,7 @@ class Queue:
 
     async def queue(self):
         self.read_count += 1
-        waiting = tuple((one, "test", "") for one in self.waiting)
+        waiting = tuple((submission_id, "test", "") for submission_id in self.waiting)
         await asyncio.sleep(self.took_s)
         return Snapshot(waiting=waiting, running=(), recent=(("test", "", 2.0),))
 
@@ -24,8 +24,8 @@ async def test_a_thousand_watches_read_the_queue_once():
     """And each is told its own place. Once more where the machine stands still for as long as an answer is good."""
     queue = Queue(waiting=[str(number) for number in range(1000)])
     shared = Positions(queue, lane_count=lambda: 1)
-    found = await asyncio.gather(*(shared.cached(str(number)) for number in range(1000)))
-    assert [one.ahead_count for one in found] == list(range(1000)) and queue.read_count <= 2
+    positions = await asyncio.gather(*(shared.cached(str(number)) for number in range(1000)))
+    assert [position.ahead_count for position in positions] == list(range(1000)) and queue.read_count <= 2
 
 
 async def test_the_queue_is_read_a_share_of_the_time_only():
@@ -63,4 +63,4 @@ def test_a_small_change_of_an_estimate_is_no_news():
     here = Position(ahead_count=2, estimated_s=100.0)
     assert not differs(Position(ahead_count=2, estimated_s=120.0), here)
     news = [Position(ahead_count=count, estimated_s=seconds) for count, seconds in ((1, 100.0), (2, 70.0), (2, None))]
-    assert all(differs(one, here) for one in news) and differs(here, None)
+    assert all(differs(position, here) for position in news) and differs(here, None)

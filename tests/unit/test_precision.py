@@ -29,28 +29,28 @@ NOW = datetime(2026, 11, 25, tzinfo=UTC)
 def checked(mode: str, precision: float | None = None, measure_s: float | None = None) -> gate.Accepted:
     """Return the accepted request that asks for this."""
     source = submission_pb2.SourceFile(path="kernel.cu", content=fakes.new_submission(PROBLEM.problem_id).sources[0].content)
-    asked = submission_pb2.Submission(
+    submission = submission_pb2.Submission(
         problem=f"problems/{PROBLEM.problem_id}", language="cuda", sources=[source], mode=f"MODE_{mode}", precision=precision
     )
     if measure_s is not None:
-        asked.measure_duration.FromNanoseconds(round(measure_s * 1e9))
+        submission.measure_duration.FromNanoseconds(round(measure_s * 1e9))
 
     def find(_: str) -> Problem:
         return PROBLEM
 
-    return gate.check_submission(grader_service_pb2.SubmitRequest(submission=asked), find, ("emulated",))
+    return gate.check_submission(grader_service_pb2.SubmitRequest(submission=submission), find, ("emulated",))
 
 
 @pytest.mark.parametrize(
     ("mode", "precision", "measure_s"), [("BENCHMARK", 0.005, 3.5), ("BENCHMARK", None, 30.0), ("SWEEP", 0.2, None), ("RANKED", None, None)]
 )
 def test_what_may_be_asked_for(mode: str, precision: float | None, measure_s: float | None) -> None:
-    new = checked(mode, precision, measure_s).submission
-    assert (new.precision, new.measure_s) == (precision, measure_s)
+    submission = checked(mode, precision, measure_s).submission
+    assert (submission.precision, submission.measure_s) == (precision, measure_s)
 
 
 @pytest.mark.parametrize(
-    ("mode", "asked", "field", "text"),
+    ("mode", "settings", "field", "text"),
     [
         ("RANKED", {"precision": 0.01}, "precision", "the same for everybody"),
         ("RANKED", {"measure_s": 30.0}, "measure_duration", "the same for everybody"),
@@ -64,15 +64,15 @@ def test_what_may_be_asked_for(mode: str, precision: float | None, measure_s: fl
         ("BENCHMARK", {"measure_s": 31.0}, "measure_duration", "from 0.1 s to 30 s"),
     ],
 )
-def test_what_may_not_be_asked_for(mode: str, asked: dict[str, float], field: str, text: str) -> None:
+def test_what_may_not_be_asked_for(mode: str, settings: dict[str, float], field: str, text: str) -> None:
     """The error names the field and says what to do. Ranked results are measured alike, in competitions too."""
     with pytest.raises(InvalidSubmission) as refused:
-        checked(mode, **asked)
-    assert [one.field for one in refused.value.violations] == [field] and text in refused.value.violations[0].description
+        checked(mode, **settings)
+    assert [violation.field for violation in refused.value.violations] == [field] and text in refused.value.violations[0].description
 
 
 @pytest.mark.parametrize(
-    ("mode", "on_gpu", "asked", "expected"),
+    ("mode", "on_gpu", "settings", "expected"),
     [
         ("benchmark", True, {}, (10.0, 0.01)),
         ("benchmark", False, {}, (0.5, 0.01)),  # two public workloads
@@ -83,11 +83,11 @@ def test_what_may_not_be_asked_for(mode: str, asked: dict[str, float], field: st
         ("ranked", True, {"measure_s": 0.5, "precision": 0.1}, (10.0, 0.005)),  # were it ever kept with one
     ],
 )
-def test_what_is_done(mode: str, on_gpu: bool, asked: dict[str, float], expected: tuple[float, float]) -> None:
+def test_what_is_done(mode: str, on_gpu: bool, settings: dict[str, float], expected: tuple[float, float]) -> None:
     """On the emulated device one second for all workloads together; ranked mode is as the server says."""
-    new = replace(fakes.new_submission(), mode=wire.Mode(mode), **asked)
+    submission = replace(fakes.new_submission(), mode=wire.Mode(mode), **settings)
     spec = replace(PROBLEM.spec, workloads=tuple(wire.Workload(workload_id=name, axes={}, hidden=name == "c") for name in "abc"))
-    assert PROFILE.timing(new, spec, on_gpu=on_gpu) == expected
+    assert PROFILE.timing(submission, spec, on_gpu=on_gpu) == expected
 
 
 def test_a_box_lives_as_long_as_it_is_measured() -> None:
@@ -101,8 +101,8 @@ def test_a_box_lives_as_long_as_it_is_measured() -> None:
 
 def test_the_command_line_asks_in_percent_and_seconds(address: str, kernel: Path) -> None:  # noqa: F811
     words = ("submit", kernel, "--server", address, "--no-wait", "--json")
-    asked = json.loads(run(*words, "--precision", "0.5", "--measure-s", "3").stdout)
-    assert asked["precision"] == pytest.approx(0.005) and asked["measure_duration"] == "3s"
+    submission = json.loads(run(*words, "--precision", "0.5", "--measure-s", "3").stdout)
+    assert submission["precision"] == pytest.approx(0.005) and submission["measure_duration"] == "3s"
     assert not {"precision", "measure_duration"} & json.loads(run(*words).stdout).keys()
     for wrong in ("nan", "inf", "1e12"):
         refused = run(*words, "--measure-s", wrong)
@@ -119,8 +119,8 @@ def test_a_report_says_why_a_measurement_ended(end: str, text: str) -> None:
         fakes.measurement(), clock=wire.Clock.DEVICE_EVENTS, turn_count=18, half_width=0.0093, end=wire.MeasurementEnd(end)
     )
 
-    def shown(found: wire.Measurement) -> report_pb2.Measurement:
-        event = Event(sequence=1, event_time=NOW, attempt=1, fact=found)
+    def shown(fact: wire.Measurement) -> report_pb2.Measurement:
+        event = Event(sequence=1, event_time=NOW, attempt=1, fact=fact)
         return event_to_proto(event, fakes.submission(), Redactor.for_problem(PROBLEM)).measurement
 
     message = shown(measurement)

@@ -32,7 +32,7 @@ def failed(outcome: TrialOutcome) -> wire.Trial:
 ENDED = BoxExit(cause=BoxCause.EXITED, exit_code=int(SIZE), output=f"n is {SIZE}".encode())
 
 
-@pytest.mark.parametrize("outcome", [one for one in TrialOutcome if one is not TrialOutcome.PASSED])
+@pytest.mark.parametrize("outcome", [outcome for outcome in TrialOutcome if outcome is not TrialOutcome.PASSED])
 def test_a_failed_trial_of_a_later_process_does_not_say_the_size(outcome: TrialOutcome) -> None:
     end = run_end(ENDED, None, met_before=True)
     assert SIZE not in " ".join(trial_failed(after_hidden(failed(outcome)), end))  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def test_a_failed_load_of_a_later_process_does_not_say_the_size(outcome: LoadOut
 
 
 def test_a_later_process_is_shown_neither_output_nor_exit_code() -> None:
-    """What it printed is mentioned only where it printed something. No errors of a passed trial are kept: a kernel can choose them."""
+    """Printed output is mentioned only where there is some. No errors of a passed trial are kept: a kernel can choose them."""
     end = run_end(ENDED, None, met_before=True)
     assert (end.output, end.exit_code, end.signal) == (LEFT_OUT, None, None)
     assert run_end(BoxExit(cause=BoxCause.KILLED), None, met_before=True).output == ""

@@ -21,24 +21,24 @@ def test_a_runner_reaches_its_judge_however_deep(tmp_path: Path, depth: int) -> 
     if depth:
         with socket.socket(socket.AF_UNIX) as plain, pytest.raises(OSError, match="too long"):
             plain.bind(path)
-    found: list[bytes] = []
+    messages: list[bytes] = []
 
     def runner() -> None:
         with _connect(path) as link:
-            found.append(link.recv(3))
+            messages.append(link.recv(3))
 
     thread = threading.Thread(target=runner, daemon=True)
     thread.start()
     with accept(path, os.getuid(), 300.0) as link:
         link.sendall(b"yes")
     thread.join(300)
-    assert found == [b"yes"]
+    assert messages == [b"yes"]
 
 
 @pytest.mark.parametrize("name", ["a" * ADDRESS_BYTES, "é" * 53 + "b"])
 def test_as_much_as_fits_is_left_as_it_is(name: str) -> None:
     """In bytes, not letters."""
-    with socket_address(name) as found:
-        assert found == name
+    with socket_address(name) as address:
+        assert address == name
     with pytest.raises(FileNotFoundError), socket_address("/nowhere/" + name):
         pass

@@ -21,16 +21,16 @@ def _unusable(tmp_path: Path, name: str) -> Path:
     return {"below a file": tmp_path / "file" / "s", "a file": tmp_path / "file", "no file in it": Path("/proc/self")}[name]
 
 
-def _opened(directory: Path, what: str) -> AbstractAsyncContextManager[object]:
-    return state_lock(directory) if what == "lock" else SqliteDatabase.open(directory / LEDGER_NAME)
+def _opened(directory: Path, resource: str) -> AbstractAsyncContextManager[object]:
+    return state_lock(directory) if resource == "lock" else SqliteDatabase.open(directory / LEDGER_NAME)
 
 
 @pytest.mark.parametrize("name", ["below a file", "a file", "no file in it"])
-@pytest.mark.parametrize("what", ["lock", "ledger"])
-async def test_where_nothing_can_be_kept_is_named(tmp_path: Path, what: str, name: str) -> None:
+@pytest.mark.parametrize("resource", ["lock", "ledger"])
+async def test_where_nothing_can_be_kept_is_named(tmp_path: Path, resource: str, name: str) -> None:
     directory = _unusable(tmp_path, name)
     with pytest.raises(SettingsInvalid, match="--state-dir") as refused:
-        async with _opened(directory, what):
+        async with _opened(directory, resource):
             pass
     assert refused.value.setting == "state_dir" and str(directory) in str(refused.value)
 

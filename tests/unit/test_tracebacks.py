@@ -17,8 +17,8 @@ def test_a_traceback_has_no_values_of_variables(log_format, capsys):
         raise ValueError(len(source))
     except ValueError:
         structlog.get_logger().exception("broke")
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     structlog.reset_defaults()
-    assert "planted-token" not in said and "ValueError" in said and "test_tracebacks.py" in said
+    assert "planted-token" not in output and "ValueError" in output and "test_tracebacks.py" in output
     if log_format == "json":
-        assert json.loads(said)["exception"][0]["exc_value"] == "13"
+        assert json.loads(output)["exception"][0]["exc_value"] == "13"
