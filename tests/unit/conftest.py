@@ -1,4 +1,4 @@
-"""What unit tests share: fleets of fakes, and no sight of the keys and the default server of who runs them."""
+"""Setup of the unit tests: fleets of fakes, without the API keys and the default server of the user who runs them."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from multiprocessing.context import SpawnProcess
@@ -47,7 +47,7 @@ def boxes() -> fakes.FakeBoxes:
 
 @pytest_asyncio.fixture
 async def make(tmp_path: Path, judges: fakes.Judges, boxes: fakes.FakeBoxes) -> AsyncIterator[Callable[..., LocalFleet]]:
-    """Makes fleets that keep files, and ends them after the test."""
+    """Make fleets that keep files, and end them after the test."""
     fleets: list[LocalFleet] = []
 
     def make_fleet(**settings: object) -> LocalFleet:

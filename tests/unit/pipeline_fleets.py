@@ -13,10 +13,10 @@ from tests import fakes
 
 def lease(name: str = "s1", *, workloads: tuple[wire.Workload, ...] = (), **fields: object) -> Lease:
     """A first attempt. fields: of the submission."""
-    new = replace(fakes.new_submission(), **fields)  # type: ignore[arg-type]
+    submission = replace(fakes.new_submission(), **fields)  # type: ignore[arg-type]
     problem = fakes.problem()
     problem = replace(problem, spec=replace(problem.spec, workloads=workloads or problem.spec.workloads))
-    return fakes.lease(new, problem, submission_id=name, attempt_count=1)
+    return fakes.lease(submission, problem, submission_id=name, attempt_count=1)
 
 
 def workloads_of(*sizes: tuple[str, int, bool]) -> tuple[wire.Workload, ...]:

@@ -10,14 +10,14 @@ import pytest
 
 from grader.artifacts import ArtifactCache, BuildResult
 from sandbox.protocol import wire
-from tests.unit.test_artifacts import KEY, LIMIT, made, rejected
+from tests.unit.test_artifacts import KEY, LIMIT, build_result, rejected
 
 
 class Builder:
-    """Builds when told to, and counts."""
+    """A builder that builds when told to, and counts."""
 
     def __init__(self, *results: BuildResult | Exception) -> None:
-        self.results = list(results) or [made()]
+        self.results = list(results) or [build_result()]
         self.count = 0
         self.begun, self.go = asyncio.Event(), asyncio.Event()
 
@@ -37,14 +37,14 @@ def cache(tmp_path: Path) -> ArtifactCache:
 
 
 async def jobs(cache: ArtifactCache, builder: Builder, count: int) -> list[asyncio.Task[BuildResult]]:
-    """So many that ask; the first of them builds, and the others have come to wait for it."""
+    """Start so many jobs; the first of them builds, and the others have come to wait for it."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))  # in one thread, everything is in order
     first = asyncio.create_task(cache.fetch(KEY, builder, limit_bytes=LIMIT))
     await asyncio.wait_for(builder.begun.wait(), 300)
-    others = [asyncio.create_task(cache.fetch(KEY, builder, limit_bytes=LIMIT)) for _ in range(count - 1)]
+    waiters = [asyncio.create_task(cache.fetch(KEY, builder, limit_bytes=LIMIT)) for _ in range(count - 1)]
     await asyncio.sleep(0)  # each has asked for its look into the cache, and ours comes after them
     await asyncio.to_thread(lambda: None)
-    return [first, *others]
+    return [first, *waiters]
 
 
 async def test_ten_jobs_build_once(cache: ArtifactCache) -> None:
@@ -69,7 +69,7 @@ async def test_other_keys_do_not_wait(cache: ArtifactCache) -> None:
 @pytest.mark.parametrize("failure", [RuntimeError("the box broke"), None], ids=["failure", "cancellation"])
 async def test_after_a_failure_or_a_cancellation_the_next_one_builds(cache: ArtifactCache, failure: Exception | None) -> None:
     """Our fault is the leader's alone, and whoever builds may give up; the others get an artifact."""
-    builder = Builder(failure, made()) if failure else Builder()
+    builder = Builder(failure, build_result()) if failure else Builder()
     tasks = await jobs(cache, builder, 3)
     if failure is None:
         tasks[0].cancel()
@@ -98,13 +98,13 @@ async def test_a_rejection_is_shared_and_kept(cache: ArtifactCache) -> None:
     builder.go.set()
     results = await asyncio.wait_for(asyncio.gather(*tasks), 300)
     assert {result.build.outcome for result in results} == {wire.BuildOutcome.REJECTED} and builder.count == 1
-    later = [await one.fetch(KEY, builder, limit_bytes=LIMIT) for one in (cache, ArtifactCache(cache.directory, LIMIT))]
-    assert [(one.build.log, one.build.cached, one.artifact) for one in later] == [("error: no", True, None)] * 2 and builder.count == 1
+    later = [await view.fetch(KEY, builder, limit_bytes=LIMIT) for view in (cache, ArtifactCache(cache.directory, LIMIT))]
+    assert [(hit.build.log, hit.build.cached, hit.artifact) for hit in later] == [("error: no", True, None)] * 2 and builder.count == 1
 
 
 async def test_an_end_by_chance_is_not_shared(cache: ArtifactCache) -> None:
     """A build that ran out of time says nothing about the next."""
-    builder = Builder(replace(rejected(), cacheable=False), made())
+    builder = Builder(replace(rejected(), cacheable=False), build_result())
     tasks = await jobs(cache, builder, 3)
     builder.go.set()
     results = await asyncio.wait_for(asyncio.gather(*tasks), 300)
@@ -114,22 +114,22 @@ async def test_an_end_by_chance_is_not_shared(cache: ArtifactCache) -> None:
 
 async def test_another_server_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
     """Then it is built twice, and only who holds the key stores: never two entries."""
-    slow, impatient = Builder(made(b"first")), Builder(made(b"second"))
-    one, two = ArtifactCache(tmp_path / "cache", LIMIT), ArtifactCache(tmp_path / "cache", LIMIT, patience_s=0.1)
-    [first] = await jobs(one, slow, 1)
+    slow, impatient = Builder(build_result(b"first")), Builder(build_result(b"second"))
+    patient_cache, impatient_cache = ArtifactCache(tmp_path / "cache", LIMIT), ArtifactCache(tmp_path / "cache", LIMIT, patience_s=0.1)
+    [first] = await jobs(patient_cache, slow, 1)
     impatient.go.set()
-    assert (await asyncio.wait_for(two.fetch(KEY, impatient, limit_bytes=LIMIT), 300)).artifact == b"second"
+    assert (await asyncio.wait_for(impatient_cache.fetch(KEY, impatient, limit_bytes=LIMIT), 300)).artifact == b"second"
     slow.go.set()
     assert (await asyncio.wait_for(first, 300)).artifact == b"first"
-    assert (await two.fetch(KEY, impatient, limit_bytes=LIMIT)).artifact == b"first"
+    assert (await impatient_cache.fetch(KEY, impatient, limit_bytes=LIMIT)).artifact == b"first"
 
 
 async def test_waiting_for_another_server_can_be_cancelled(tmp_path: Path) -> None:
     """At once, and its build goes on."""
     slow, never = Builder(), Builder()
-    one, two = ArtifactCache(tmp_path / "cache", LIMIT), ArtifactCache(tmp_path / "cache", LIMIT)
-    [first] = await jobs(one, slow, 1)
-    waiting = asyncio.create_task(two.fetch(KEY, never, limit_bytes=LIMIT))
+    first_cache, second_cache = ArtifactCache(tmp_path / "cache", LIMIT), ArtifactCache(tmp_path / "cache", LIMIT)
+    [first] = await jobs(first_cache, slow, 1)
+    waiting = asyncio.create_task(second_cache.fetch(KEY, never, limit_bytes=LIMIT))
     await asyncio.wait([waiting], timeout=0.2)
     waiting.cancel()
     await asyncio.wait([waiting], timeout=60)
@@ -149,7 +149,7 @@ async def test_a_cache_that_vanishes_costs_only_time(cache: ArtifactCache, tmp_p
 
 
 def one_server(directory: str, start: "multiprocessing.synchronize.Barrier", keys: int, limit_bytes: int) -> None:
-    """What a process does: fetch every key, in its own order, and count what it builds in a file that only grows."""
+    """Do the work of a process: fetch every key, in its own order, and count what it builds in a file that only grows."""
 
     async def fetch_all() -> None:
         cache = ArtifactCache(Path(directory) / "cache", limit_bytes)
@@ -160,7 +160,7 @@ def one_server(directory: str, start: "multiprocessing.synchronize.Barrier", key
                 with (Path(directory) / "built").open("a") as built:
                     built.write(f"{key}\n")
                 await asyncio.sleep(0.05)
-                return made(key.encode() * 100)
+                return build_result(key.encode() * 100)
 
             results = await asyncio.gather(*(cache.fetch(key, build, limit_bytes=LIMIT) for _ in range(3)))
             assert {result.artifact for result in results} == {key.encode() * 100}

@@ -38,7 +38,7 @@ KEY, OTHER = "a" * 64, "b" * 64
 LIMIT = 1 << 20
 
 
-def made(artifact: bytes = b"artifact", log: str = "warning: x") -> BuildResult:
+def build_result(artifact: bytes = b"artifact", log: str = "warning: x") -> BuildResult:
     digest = hashlib.sha256(artifact).hexdigest()
     build = wire.Build(
         outcome=wire.BuildOutcome.BUILT, log=log, duration_ns=7, artifact_digest=digest, headers="full", fallback="<iostream>"
@@ -60,7 +60,7 @@ def entry(store: ArtifactStore, key: str = KEY) -> Path:
     return store.directory / "entries" / key
 
 
-def found(store: ArtifactStore, key: str = KEY) -> BuildResult | None:
+def cached_result(store: ArtifactStore, key: str = KEY) -> BuildResult | None:
     return store.look_up(key, artifact_limit_bytes=LIMIT)
 
 
@@ -71,12 +71,12 @@ def found(store: ArtifactStore, key: str = KEY) -> BuildResult | None:
 def test_every_field_of_the_job_changes_the_key(field: str) -> None:
     """Also one that is added later, and nobody thinks of the cache."""
     value = getattr(JOB, field)
-    other = dataclasses.replace(JOB, **{field: (*value, "c.cu") if isinstance(value, tuple) else f"{value}x"})
-    assert artifact_key(other, SOURCES, SETTINGS) != artifact_key(JOB, SOURCES, SETTINGS)
+    changed_job = dataclasses.replace(JOB, **{field: (*value, "c.cu") if isinstance(value, tuple) else f"{value}x"})
+    assert artifact_key(changed_job, SOURCES, SETTINGS) != artifact_key(JOB, SOURCES, SETTINGS)
 
 
 def test_every_byte_of_a_source_changes_the_key() -> None:
-    """One bit at each place."""
+    """Change one bit at each place."""
     content = bytes(range(256))
     keys = {artifact_key(JOB, [("a.cu", content)], SETTINGS)}
     for place in range(len(content)):
@@ -107,12 +107,12 @@ def test_no_byte_moves_between_neighbours(sources: list[tuple[str, bytes]], sett
 # -- what is believed ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("result", [made(), made(b""), rejected()], ids=["built", "an empty artifact", "rejected"])
+@pytest.mark.parametrize("result", [build_result(), build_result(b""), rejected()], ids=["built", "an empty artifact", "rejected"])
 def test_what_was_stored_is_found(store: ArtifactStore, result: BuildResult) -> None:
     """Artifact, log, note and remarks, by another server with the same directory too."""
     store.store(KEY, result)
-    assert found(store) == found(ArtifactStore(store.directory, LIMIT)) == result
-    assert found(store, OTHER) is None
+    assert cached_result(store) == cached_result(ArtifactStore(store.directory, LIMIT)) == result
+    assert cached_result(store, OTHER) is None
 
 
 def entry_of(build: dict[str, object], artifact: bytes, secret: bytes) -> bytes:
@@ -138,10 +138,10 @@ def entry_of(build: dict[str, object], artifact: bytes, secret: bytes) -> bytes:
 )
 def test_no_sealed_entry_says_two_things(store: ArtifactStore, change: dict[str, object], artifact: bytes) -> None:
     """An artifact is there where the build made one, and nowhere else; what a limit ended is in no entry. The control changes nothing."""
-    secret, build = (store.directory / "secret").read_bytes(), dict(wire.as_json(made().build))
+    secret, build = (store.directory / "secret").read_bytes(), dict(wire.as_json(build_result().build))
     for changes, content, believed in (({}, b"artifact", True), (change, artifact, False)):
         entry(store).write_bytes(entry_of({**build, **changes}, content, secret))
-        assert (found(store) is not None) is believed
+        assert (cached_result(store) is not None) is believed
         assert entry(store).exists() is believed
 
 
@@ -156,32 +156,32 @@ def test_what_a_limit_ended_is_not_cacheable(ended: wire.BuildOutcome) -> None:
 
 def test_nobody_else_reads_or_writes_the_cache(store: ArtifactStore) -> None:
     """Directories are 0700, files 0600, the secret's too."""
-    store.store(KEY, made())
+    store.store(KEY, build_result())
     modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in [store.directory, *store.directory.rglob("*")]}
     assert modes == {True: 0o700, False: 0o600}
 
 
-@pytest.mark.parametrize(("kept", "directory"), [(made(), "entries"), (rejected(), "rejections")], ids=["built", "rejected"])
-def test_no_entry_is_believed_changed_cut_or_lengthened(store: ArtifactStore, kept: BuildResult, directory: str) -> None:
+@pytest.mark.parametrize(("result", "directory"), [(build_result(), "entries"), (rejected(), "rejections")], ids=["built", "rejected"])
+def test_no_entry_is_believed_changed_cut_or_lengthened(store: ArtifactStore, result: BuildResult, directory: str) -> None:
     """Seal, header and artifact, one bit at each place, and at every length: noticed, removed, and a miss."""
-    store.store(KEY, kept)
+    store.store(KEY, result)
     path = store.directory / directory / KEY
     content = path.read_bytes()
     changed = [content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :] for place in range(len(content))]
     for number, bad in enumerate([*changed, *(content[:length] for length in range(len(content))), content + b"x"]):
         path.write_bytes(bad)
-        assert found(store) is None and not path.exists(), f"case {number}"
+        assert cached_result(store) is None and not path.exists(), f"case {number}"
 
 
 def test_entries_that_change_places_are_not_believed(store: ArtifactStore) -> None:
-    store.store(KEY, made(b"one"))
-    store.store(OTHER, made(b"two"))
+    store.store(KEY, build_result(b"one"))
+    store.store(OTHER, build_result(b"two"))
     first, second = entry(store).read_bytes(), entry(store, OTHER).read_bytes()
     entry(store).write_bytes(second)
     entry(store, OTHER).write_bytes(first)
     with structlog.testing.capture_logs() as logs:
-        assert found(store) is found(store, OTHER) is None
-    assert [(one["event"], one["log_level"], one["why"]) for one in logs] == [
+        assert cached_result(store) is cached_result(store, OTHER) is None
+    assert [(entry_log["event"], entry_log["log_level"], entry_log["why"]) for entry_log in logs] == [
         ("artifact_not_believed", "warning", "it belongs to another key")
     ] * 2
 
@@ -190,18 +190,18 @@ def test_an_entry_without_the_secret_is_not_believed(store: ArtifactStore) -> No
     """Right in all but its seal; the control has the right secret."""
     secret = (store.directory / "secret").read_bytes()
     for tried, believed in ((bytes(32), False), (secret, True)):
-        entry(store).write_bytes(sealed(KEY, made(b"forged"), tried))
-        assert (found(store) is not None) is believed
+        entry(store).write_bytes(sealed(KEY, build_result(b"forged"), tried))
+        assert (cached_result(store) is not None) is believed
 
 
 def test_a_link_in_place_of_an_entry_is_not_followed(store: ArtifactStore) -> None:
     """Neither symbolic nor hard, though it leads to a good entry."""
-    store.store(KEY, made())
+    store.store(KEY, build_result())
     good = store.directory / "good"
     entry(store).rename(good)
     for plant in (entry(store).symlink_to, entry(store).hardlink_to):
         plant(good)
-        assert found(store) is None
+        assert cached_result(store) is None
         assert not os.path.lexists(entry(store)) and good.exists()
 
 
@@ -209,26 +209,26 @@ def test_what_is_no_file_is_removed_and_replaced(store: ArtifactStore) -> None:
     """A FIFO blocks nobody, and a directory does not stop the next store."""
     for plant in (os.mkfifo, os.mkdir):
         plant(entry(store))
-        assert found(store) is None
-        store.store(KEY, made())
-        assert found(store) == made()
+        assert cached_result(store) is None
+        store.store(KEY, build_result())
+        assert cached_result(store) == build_result()
         entry(store).unlink()
 
 
 def test_an_artifact_over_the_limit_is_not_taken(store: ArtifactStore) -> None:
     """The limit is that of a box today, not of when it was built."""
-    store.store(KEY, made(bytes(100)))
+    store.store(KEY, build_result(bytes(100)))
     assert store.look_up(KEY, artifact_limit_bytes=-(1 << 20)) is None
 
 
 def test_a_damaged_secret_is_replaced(store: ArtifactStore) -> None:
-    """What it sealed is built again."""
-    store.store(KEY, made())
+    """An entry that it sealed is built again."""
+    store.store(KEY, build_result())
     (store.directory / "secret").write_bytes(b"short")
     again = ArtifactStore(store.directory, LIMIT)
-    assert found(again) is None
-    again.store(KEY, made())
-    assert found(ArtifactStore(store.directory, LIMIT)) == made()
+    assert cached_result(again) is None
+    again.store(KEY, build_result())
+    assert cached_result(ArtifactStore(store.directory, LIMIT)) == build_result()
 
 
 def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
@@ -248,61 +248,61 @@ def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     """Found counts as used."""
     store = ArtifactStore(tmp_path / "cache", 3 * 8192)
     for number in range(3):
-        store.store(str(number) * 64, made(bytes(4096)))
+        store.store(str(number) * 64, build_result(bytes(4096)))
         os.utime(entry(store, str(number) * 64), (number, number))
-    assert found(store, "0" * 64)
-    store.store("3" * 64, made(bytes(4096)))
-    assert [found(store, str(number) * 64) is not None for number in range(4)] == [True, False, True, True]
+    assert cached_result(store, "0" * 64)
+    store.store("3" * 64, build_result(bytes(4096)))
+    assert [cached_result(store, str(number) * 64) is not None for number in range(4)] == [True, False, True, True]
     assert usage(store.directory) == (3, 3 * 8192)
 
 
 def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
     """And drives nothing else out."""
     store = ArtifactStore(tmp_path / "cache", 8192)
-    store.store(KEY, made())
-    store.store(OTHER, made(bytes(10_000)))
-    assert found(store) == made() and found(store, OTHER) is None
+    store.store(KEY, build_result())
+    store.store(OTHER, build_result(bytes(10_000)))
+    assert cached_result(store) == build_result() and cached_result(store, OTHER) is None
 
 
 def test_rejections_drive_out_only_each_other(tmp_path: Path) -> None:
     """They have a small share of the limit, so that a loop of wrong sources costs no artifact; the oldest goes first."""
     store = ArtifactStore(tmp_path / "cache", 3 * REJECTION_SHARE * 4096)
-    store.store(KEY, made())
+    store.store(KEY, build_result())
     os.utime(entry(store), (0, 0))
     keys, begun_s = [f"{number:064}" for number in range(10)], time.time()
     for number, key in enumerate(keys):
         store.store(key, rejected())
         os.utime(store.directory / "rejections" / key, (begun_s, begun_s - 100 + number))
-    assert [found(store, key) is not None for key in keys] == [False] * 7 + [True] * 3
-    assert found(store) == made() and usage(store.directory) == (1, 4 * 4096)
+    assert [cached_result(store, key) is not None for key in keys] == [False] * 7 + [True] * 3
+    assert cached_result(store) == build_result() and usage(store.directory) == (1, 4 * 4096)
 
 
 def test_a_rejection_is_believed_for_a_day(store: ArtifactStore) -> None:
     """However often it is found meanwhile: one that was wrong is not believed for ever. The controls are younger, and built."""
     store.store(KEY, rejected())
-    store.store(OTHER, made())
+    store.store(OTHER, build_result())
     path, now_s = store.directory / "rejections" / KEY, time.time()
     os.utime(entry(store, OTHER), (0, 0))
     os.utime(path, (now_s, now_s - REJECTION_S + 600))
     for _ in range(2):
-        assert found(store) == rejected() and path.stat().st_mtime < now_s - REJECTION_S + 601
+        assert cached_result(store) == rejected() and path.stat().st_mtime < now_s - REJECTION_S + 601
     os.utime(path, (now_s, now_s - REJECTION_S - 1))
-    assert found(store) is None and not path.exists()
-    assert found(store, OTHER) == made()
+    assert cached_result(store) is None and not path.exists()
+    assert cached_result(store, OTHER) == build_result()
 
 
 def test_a_long_rejection_is_not_kept(tmp_path: Path) -> None:
     """Neither one over the share of its kind, nor one that could not be read again. The control is short."""
     small, large = ArtifactStore(tmp_path / "small", 8192 * REJECTION_SHARE), ArtifactStore(tmp_path / "large", 1 << 40)
-    for store, log, kept in (
+    for store, log, is_stored in (
         (small, "x" * 10_000, False),
         (small, "x" * 5_000, True),
         (large, "x" * OVERHEAD_LIMIT_BYTES, False),
         (large, "\x00" * wire.LOG_LIMIT_BYTES, True),
     ):
         store.store(OTHER, rejected(log))
-        assert (found(store, OTHER) is not None) is kept
-        assert bool(list((store.directory / "rejections").iterdir())) is kept
+        assert (cached_result(store, OTHER) is not None) is is_stored
+        assert bool(list((store.directory / "rejections").iterdir())) is is_stored
         for path in (store.directory / "rejections").iterdir():
             path.unlink()
 
@@ -311,27 +311,27 @@ def test_all_together_stay_below_the_limit(tmp_path: Path) -> None:
     """Rejections count too: where they take room, there is less for artifacts."""
     store = ArtifactStore(tmp_path / "cache", REJECTION_SHARE * 4096)
     for number in range(REJECTION_SHARE):
-        store.store(f"{number:064}", made())
+        store.store(f"{number:064}", build_result())
         os.utime(entry(store, f"{number:064}"), (number, number))
     store.store(KEY, rejected())
-    assert usage(store.directory) == (REJECTION_SHARE - 1, REJECTION_SHARE * 4096) and found(store, "0" * 64) is None
+    assert usage(store.directory) == (REJECTION_SHARE - 1, REJECTION_SHARE * 4096) and cached_result(store, "0" * 64) is None
 
 
 def test_what_a_dead_server_left_is_cleared_away(store: ArtifactStore) -> None:
     """Half an entry and a lock, once they are old; young ones may be somebody's."""
     old, young = entry(store, ".old"), entry(store, ".young")
-    lock, held = store.directory / "locks" / KEY, store.directory / "locks" / OTHER
+    lock, held_lock = store.directory / "locks" / KEY, store.directory / "locks" / OTHER
     descriptor = store.try_lock(OTHER)
     assert descriptor is not None
     for path in (old, young, lock):
         path.touch()
-    for path in (old, lock, held):
+    for path in (old, lock, held_lock):
         os.utime(path, (0, 0))
-    store.store("c" * 64, made())
-    assert [path.exists() for path in (old, young, lock, held)] == [False, True, False, True]
+    store.store("c" * 64, build_result())
+    assert [path.exists() for path in (old, young, lock, held_lock)] == [False, True, False, True]
     assert STALE_S > 600, "longer than any build"
     store.unlock(OTHER, descriptor)
-    assert not held.exists()
+    assert not held_lock.exists()
 
 
 def test_a_key_is_held_by_one(store: ArtifactStore) -> None:

@@ -1,4 +1,4 @@
-"""What a box's processes use while a baseline runs, by the kernel's account."""
+"""Use of a box's processes while a baseline runs, by the kernel's account."""
 
 import os
 import socket
@@ -97,7 +97,7 @@ def test_one_long_reading_among_many_is_no_busy_box():
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "found"),
+    ("theirs", "ours", "account"),
     [
         ("4:cpu,cpuacct:/docker/b\n2:memory:/docker/b\n", "4:cpu,cpuacct:/\n", "cpu,cpuacct/docker/b/cpuacct.usage"),
         ("0::/docker/b\n", "0::/init\n", "docker/b/cpu.stat"),
@@ -107,8 +107,8 @@ def test_one_long_reading_among_many_is_no_busy_box():
         ("", "0::/init\n", None),
     ],
 )
-def test_the_account_of_a_cgroup_of_the_boxs_own(tmp_path, theirs, ours, found):
+def test_the_account_of_a_cgroup_of_the_boxs_own(tmp_path, theirs, ours, account):
     for name in ("cpu,cpuacct/docker/b/cpuacct.usage", "cpu,cpuacct/cpuacct.usage", "docker/b/cpu.stat", "cpu.stat"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1\n")
-    assert cgroup_account(theirs, ours, tmp_path) == (Path(tmp_path) / found if found else None)
+    assert cgroup_account(theirs, ours, tmp_path) == (Path(tmp_path) / account if account else None)

@@ -37,7 +37,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         del sys.modules[name]
 
 
-def seen(tmp_path: Path) -> set[str]:
+def visible_files(tmp_path: Path) -> set[str]:
     """Files of package `brought` that a box sees."""
     inside = toolchain.host_toolchain(tmp_path / "etc")
     binds = [bind for bind in inside.library if "/brought" in bind.target]
@@ -48,7 +48,7 @@ def seen(tmp_path: Path) -> set[str]:
 
 def test_a_box_is_told_the_modules_and_sees_their_packages_without_tests(package: Path, tmp_path: Path) -> None:
     assert box_modules.variable() == {box_modules.VARIABLE: "emulated=brought.device.toolchain,torch_headers=brought.headers"}
-    inside = seen(tmp_path)
+    inside = visible_files(tmp_path)
     assert {"device/__init__.py", "device/toolchain.py", "device/cuda.h", "headers.py", "__init__.py"} <= inside
     assert "device/tests/t.py" not in inside and (package / "device" / "tests" / "t.py").exists()
     assert box_modules.box_module("torch_headers").__name__ == "brought.headers" and box_modules.box_module("numba_kernels") is None
@@ -57,7 +57,7 @@ def test_a_box_is_told_the_modules_and_sees_their_packages_without_tests(package
 def test_of_packages_around_a_module_a_box_sees_only_the_init(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(box_modules.VARIABLE, "emulated=brought.device.toolchain")
     box_modules.box_modules.cache_clear()
-    assert {name for name in seen(tmp_path) if "/" not in name} == {"__init__.py", "device"}
+    assert {name for name in visible_files(tmp_path) if "/" not in name} == {"__init__.py", "device"}
 
 
 def test_a_header_or_another_module_changes_what_an_artifact_is_made_of(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def test_builds_follow_cores_and_lanes(cores: int, gpu_count: int, emulated_coun
 
 @pytest.mark.parametrize(("gib", "count"), [(1, 1), (4, 1), (8, 2), (24, 6), (1024, 15)])
 def test_builds_fit_into_memory(gib: int, count: int) -> None:
-    """One for each 4 GiB, and one anywhere."""
+    """A builder for each 4 GiB, and one anywhere."""
     assert builder_count(16, gib << 30, gpu_count=0, emulated_count=1) == count
 
 

@@ -1,4 +1,4 @@
-"""What is made of a build box's end and of what it leaves, and when a box is not needed at all."""
+"""Results of a build box's end and of its files, and builds that need no box at all."""
 
 import asyncio
 import os
@@ -62,10 +62,10 @@ def test_a_broken_builder_is_our_fault(code: int) -> None:
 
 def test_both_sides_know_the_builders_exit_codes() -> None:
     """They share no module."""
-    said = {getattr(steps, name): name for name in ("UNSUPPORTED", "ENTRY_NOT_FOUND", "IMPORT_FAILED")}
-    assert said == pipeline.BUILD_REASONS and steps.REJECTED == pipeline.COMPILER_REJECTED
+    reasons = {getattr(steps, name): name for name in ("UNSUPPORTED", "ENTRY_NOT_FOUND", "IMPORT_FAILED")}
+    assert reasons == pipeline.BUILD_REASONS and steps.REJECTED == pipeline.COMPILER_REJECTED
     assert steps.BROKEN in pipeline.BUILDER_BROKEN
-    assert not pipeline.BUILDER_BROKEN & {steps.BUILT, steps.REJECTED, *said}
+    assert not pipeline.BUILDER_BROKEN & {steps.BUILT, steps.REJECTED, *reasons}
     assert steps.IMPORT_FAILED not in pipeline.CACHEABLE_EXIT_CODES >= {steps.UNSUPPORTED, steps.REJECTED}
 
 
@@ -101,11 +101,11 @@ USE = wire.KernelUse(name="work(float*)", registers=32, shared_bytes=48 << 10)
 
 
 @pytest.mark.parametrize(
-    ("figure", "left"), [(2**31, wire.BuildNote(kernels=(USE,))), (-1, wire.BuildNote()), (10**4000, wire.BuildNote())]
+    ("figure", "expected_note"), [(2**31, wire.BuildNote(kernels=(USE,))), (-1, wire.BuildNote()), (10**4000, wire.BuildNote())]
 )
-def test_figures_that_nobody_can_store_are_left_out(figure: int, left: wire.BuildNote) -> None:
+def test_figures_that_nobody_can_store_are_left_out(figure: int, expected_note: wire.BuildNote) -> None:
     """The others stay, unless no fact may have such a number: then nothing of the note does."""
-    assert read_note(wire.encode(wire.BuildNote(kernels=(replace(USE, spill_load_bytes=figure), USE)))) == left
+    assert read_note(wire.encode(wire.BuildNote(kernels=(replace(USE, spill_load_bytes=figure), USE)))) == expected_note
 
 
 def test_kernels_have_a_number_and_names_a_length() -> None:
@@ -155,7 +155,7 @@ class FakeIsolation:
 
 
 class FakeHost:
-    """What building needs of a host; `cores` is how many may build."""
+    """The parts of a host that building needs; `cores` is how many may build."""
 
     def __init__(self, place: Path, cache: ArtifactCache | None) -> None:
         self.isolation = FakeIsolation()
@@ -189,8 +189,8 @@ class FakeHost:
 
 
 def lease(content: str = "int x;", **fields: str) -> Lease:
-    new = replace(fakes.new_submission(**fields), sources=(SourceFile(path="kernel.cu", content=content),))
-    return fakes.lease(new)
+    submission = replace(fakes.new_submission(**fields), sources=(SourceFile(path="kernel.cu", content=content),))
+    return fakes.lease(submission)
 
 
 async def built(
@@ -219,8 +219,8 @@ async def test_the_second_time_no_box_is_needed(host: FakeHost) -> None:
 async def test_nobody_learns_from_the_cache_what_another_user_submitted(host: FakeHost) -> None:
     """Another user's first build of the same source is a build: not called cached, and as long as one. A user's own second is found."""
     alice, bob = lease(user="alice"), lease(user="bob")
-    found = [(await built(host, wanted))[0].cached for wanted in (alice, bob, bob, alice)]
-    assert found == [False, False, True, True] and host.isolation.count == 2
+    cached_flags = [(await built(host, wanted))[0].cached for wanted in (alice, bob, bob, alice)]
+    assert cached_flags == [False, False, True, True] and host.isolation.count == 2
 
 
 async def test_without_users_in_the_key_the_cache_tells(host: FakeHost) -> None:
@@ -347,8 +347,8 @@ async def test_what_the_compiler_rejected_is_kept(host: FakeHost, code: int, log
 async def test_another_users_rejection_is_a_build(host: FakeHost) -> None:
     """As of what was built. The control: a user's own is found."""
     host.isolation.end = REJECTED
-    found = [(await built(host, lease(user=user)))[0].cached for user in ("alice", "bob", "bob")]
-    assert found == [False, False, True]
+    cached_flags = [(await built(host, lease(user=user)))[0].cached for user in ("alice", "bob", "bob")]
+    assert cached_flags == [False, False, True]
 
 
 @pytest.mark.parametrize(

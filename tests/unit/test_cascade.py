@@ -31,13 +31,13 @@ class Host:
         yield SimpleNamespace(gpu=None if device_kind == "emulated" else self.gpu)
 
 
-def lease(*, cascade=True, text="", mode=wire.Mode.BENCHMARK, competition_id="", sizes=(4, 1 << 21)):
+def lease(*, text="", sizes=(4, 1 << 21), **fields):
     problem = fakes.problem()
     workloads = tuple(replace(problem.spec.workloads[0], workload_id=f"n{size}", axes={"n": size}) for size in sizes)
     problem = replace(problem, spec=replace(problem.spec, workloads=workloads, trial_s=60.0))
-    sources = (SourceFile(path="kernel.py", content=text),)
-    new = replace(fakes.new_submission(), sources=sources, cascade=cascade, mode=mode, competition_id=competition_id, device_kind="cuda")
-    return fakes.lease(new, problem)
+    fields = {"cascade": True, "mode": wire.Mode.BENCHMARK, "device_kind": "cuda", **fields}
+    submission = replace(fakes.new_submission(), sources=(SourceFile(path="kernel.py", content=text),), **fields)
+    return fakes.lease(submission, problem)
 
 
 async def graded(lease, emulated, host=None):
@@ -87,13 +87,13 @@ async def test_only_a_wrong_answer_ends_a_grading(outcome):
 )
 async def test_a_failure_that_is_no_wrong_answer_goes_on_to_the_gpu(emulated, outcome, detail):
     facts, leases = await graded(lease(), emulated)
-    assert [each.submission.new.device_kind for each in leases] == ["emulated", "cuda"]
+    assert [device_lease.submission.new.device_kind for device_lease in leases] == ["emulated", "cuda"]
     assert screening(facts).outcome is outcome and detail in screening(facts).detail
     assert facts.count(BUILD) == 1 and facts[-2] == RIGHT[-1]  # nothing of the emulated device's is in the report
 
 
 async def test_a_launch_that_was_refused_goes_on_to_the_gpu():
-    """It may ask for more multiprocessors or blocks of a cluster than are emulated. The control: without an error the answer is wrong."""
+    """The launch may need more multiprocessors or cluster blocks than are emulated. The control: without an error the answer is wrong."""
     for error, count in (("cudaErrorCooperativeLaunchTooLarge (8 fit)", 2), ("", 1)):
         trial = replace(fakes.trial("n4", outcome=TrialOutcome.UNWRITTEN), cuda_error=error)
         _, leases = await graded(lease(), [*RIGHT[:3], trial])
@@ -101,7 +101,7 @@ async def test_a_launch_that_was_refused_goes_on_to_the_gpu():
 
 
 async def test_a_fault_after_the_verdict_is_ours():
-    """It does not send a wrong kernel to the GPU."""
+    """The fault does not send a wrong kernel to the GPU."""
     with pytest.raises(JudgeBroken):
         await graded(lease(), [*RIGHT[:3], fakes.trial("n4", outcome=TrialOutcome.MISMATCHED), JudgeBroken("later")])
 

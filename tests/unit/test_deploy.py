@@ -39,12 +39,12 @@ OWN_MOUNTS += ("ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "BindPath
 
 def unit():
     """The unit's settings; of one that is there twice, a list."""
-    found = {}
+    unit_settings = {}
     for line in UNIT.read_text().replace("\\\n", " ").splitlines():
         if "=" in line and not line.startswith("#"):
             name, _, value = line.partition("=")
-            found.setdefault(name, []).append(value)
-    return found
+            unit_settings.setdefault(name, []).append(value)
+    return unit_settings
 
 
 def settings_of(words):
@@ -63,7 +63,7 @@ def test_the_unit_starts_the_server_with_settings_that_it_takes():
     settings = settings_of(words)
     assert program == PROGRAM and "grader-server" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert settings.loopback and settings.state_dir == Path("/var/lib") / unit()["StateDirectory"][0]
-    (temporary,) = [one.removeprefix("TMPDIR=") for one in unit()["Environment"]]
+    (temporary,) = [variable.removeprefix("TMPDIR=") for variable in unit()["Environment"]]
     assert Path(temporary) == Path("/var/cache") / unit()["CacheDirectory"][0] and unit()["CacheDirectoryMode"] == ["0711"]
 
 
@@ -77,11 +77,11 @@ def test_the_unit_is_patient_for_longer_than_a_drain():
 def test_systemd_takes_the_unit(tmp_path):
     """Every setting is one that it knows; a misspelled one is an error, which is the control."""
     text = UNIT.read_text().replace(PROGRAM, sys.executable)
-    for name, given in (("good", text), ("bad", text.replace("KillMode=mixed", "KilMode=mixed"))):
+    for name, unit_text in (("good", text), ("bad", text.replace("KillMode=mixed", "KilMode=mixed"))):
         path = tmp_path / f"{name}.service"
-        path.write_text(given)
-        done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], check=False, capture_output=True, text=True, timeout=300)
-        assert ("KilMode" in done.stderr) is (name == "bad") and (done.returncode == 0 or name == "bad"), done.stderr
+        path.write_text(unit_text)
+        analysis = subprocess.run(["systemd-analyze", "verify", "--man=no", path], check=False, capture_output=True, text=True, timeout=300)
+        assert ("KilMode" in analysis.stderr) is (name == "bad") and (analysis.returncode == 0 or name == "bad"), analysis.stderr
 
 
 _TRIAL = """
@@ -102,13 +102,13 @@ sys.exit(not found.usable)
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
 def test_boxes_start_with_no_more_than_the_unit_leaves(isolation_usable):
     """Its capabilities, no new privileges and its umask are enough; without CAP_SYS_ADMIN, the control, they are not."""
-    kept = [name.removeprefix("CAP_").lower() for name in unit()["CapabilityBoundingSet"][0].split()]
+    capabilities = [name.removeprefix("CAP_").lower() for name in unit()["CapabilityBoundingSet"][0].split()]
     answers = []
-    for names in (kept, [name for name in kept if name != "sys_admin"]):
+    for names in (capabilities, [name for name in capabilities if name != "sys_admin"]):
         bounds = ",".join(["-all", *(f"+{name}" for name in names)])
         command = ["setpriv", "--bounding-set", bounds, "--inh-caps", "-all", "--no-new-privs", sys.executable, "-c", _TRIAL]
         answers.append(subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=300, umask=0o077))
-    assert [one.returncode for one in answers] == [0, 1], [one.stdout + one.stderr for one in answers]
+    assert [answer.returncode for answer in answers] == [0, 1], [answer.stdout + answer.stderr for answer in answers]
 
 
 @pytest.fixture
@@ -147,14 +147,14 @@ def test_only_the_api_is_published_beyond_this_host(compose):
 @pytest.fixture
 def composed(tmp_path):
     """Run `compose config` on a text of the file; skips where no compose is installed."""
-    found = None
+    program = None
     for command in (["docker", "compose"], ["docker-compose"]):
-        if found is None and shutil.which(command[0]):
-            asked = subprocess.run([*command, "version", "--short"], check=False, capture_output=True, text=True, timeout=300)
-            found = (command, asked.stdout.strip()) if asked.returncode == 0 and asked.stdout.strip() else None
-    if found is None:
+        if program is None and shutil.which(command[0]):
+            query = subprocess.run([*command, "version", "--short"], check=False, capture_output=True, text=True, timeout=300)
+            program = (command, query.stdout.strip()) if query.returncode == 0 and query.stdout.strip() else None
+    if program is None:
         absent("compose", "neither the compose plug-in nor docker-compose is installed")
-    command, version = found
+    command, version = program
     (tmp_path / "empty").touch()
 
     def run(text, **environment):
@@ -162,9 +162,9 @@ def composed(tmp_path):
             text = re.sub(r"^name: .*\n", "", text, count=1, flags=re.MULTILINE)
         (tmp_path / "compose.yaml").write_text(text)
         place = ["-f", tmp_path / "compose.yaml", "--project-directory", DEPLOY, "--env-file", tmp_path / "empty"]
-        given = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"} | environment
+        variables = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"} | environment
         return subprocess.run(
-            [*command, *place, "--profile", "build", "config"], check=False, capture_output=True, text=True, env=given, timeout=60
+            [*command, *place, "--profile", "build", "config"], check=False, capture_output=True, text=True, env=variables, timeout=60
         )
 
     return run
@@ -180,9 +180,9 @@ def test_compose_itself_takes_the_file(composed, name):
     text = (DEPLOY / name).read_text()
     misspelled = composed(text.replace("stop_grace_period", "stop_grace_perod"), POSTGRES_PASSWORD="planted")
     assert misspelled.returncode != 0 and "stop_grace_perod" in misspelled.stderr
-    done = composed(text, POSTGRES_PASSWORD="planted")
-    assert done.returncode == 0, done.stderr
-    assert set(yaml.safe_load(done.stdout)["services"]) == SERVICES[name]
+    process = composed(text, POSTGRES_PASSWORD="planted")
+    assert process.returncode == 0, process.stderr
+    assert set(yaml.safe_load(process.stdout)["services"]) == SERVICES[name]
 
 
 @pytest.mark.slow
@@ -191,9 +191,9 @@ def test_compose_gives_the_password_to_who_needs_it(composed):
     text = (DEPLOY / "compose.yaml").read_text()
     without = composed(text)
     assert without.returncode != 0 and "make deploy/.env as the first lines" in without.stderr
-    done = composed(text, POSTGRES_PASSWORD="planted")
-    assert done.returncode == 0, done.stderr
-    services = yaml.safe_load(done.stdout)["services"]
+    process = composed(text, POSTGRES_PASSWORD="planted")
+    assert process.returncode == 0, process.stderr
+    services = yaml.safe_load(process.stdout)["services"]
     server, postgres = services["server"], services["postgres"]
     assert server["environment"]["PGPASSWORD"] == postgres["environment"]["POSTGRES_PASSWORD"] == "planted"
     assert server["depends_on"]["postgres"]["condition"] == "service_healthy"
@@ -209,7 +209,7 @@ def test_prometheus_reads_the_web_port_and_alerts_name_our_metrics(compose):
     (rules,) = [yaml.safe_load((DEPLOY / name).read_text()) for name in prometheus["rule_files"]]
     expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     named = {name for text in expressions for name in re.findall(r"grader_\w+", text)}
-    ours = {name for one in Metrics().registry.collect() for name in (one.name, f"{one.name}_total", f"{one.name}_bucket")}
+    ours = {name for metric in Metrics().registry.collect() for name in (metric.name, f"{metric.name}_total", f"{metric.name}_bucket")}
     assert len(named) > 3 and named <= ours
 
 

@@ -1,4 +1,4 @@
-"""What changes the fingerprint of a toolchain, and when that is noticed."""
+"""Changes of a toolchain that change its fingerprint, and when they are noticed."""
 
 import os
 import subprocess

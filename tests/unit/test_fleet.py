@@ -35,10 +35,10 @@ async def judged(fleet: LocalFleet, choice: str = "") -> tuple[int | None, list[
 async def test_as_many_jobs_as_lanes_are_on_the_device(make) -> None:
     """Two go at once, on judges of their own; the third waits for its turn."""
     fleet = make(lane_count=2)
-    with fleet.seat("emulated") as one, fleet.seat("") as two, fleet.seat("") as three:
-        async with one.lane() as first:
-            async with two.lane() as second:
-                third = asyncio.ensure_future(three.lane().__aenter__())
+    with fleet.seat("emulated") as first_seat, fleet.seat("") as second_seat, fleet.seat("") as third_seat:
+        async with first_seat.lane() as first:
+            async with second_seat.lane() as second:
+                third = asyncio.ensure_future(third_seat.lane().__aenter__())
                 await asyncio.sleep(0)
                 assert first is not second and not third.done()
             assert await asyncio.wait_for(third, 300) is second
@@ -58,7 +58,7 @@ async def test_secrets_wait_for_the_copy_of_the_toolchain_and_shown_work_does_no
 
 
 async def test_a_seat_is_where_the_fewest_sit(make) -> None:
-    """One job for each GPU before any has two; a choice keeps to the GPUs that it means."""
+    """Each GPU gets one job before any has two; a choice keeps to the GPUs that it means."""
     fleet = make(gpus=FOUR)
     with fleet.seat("cuda:h100") as first, fleet.seat("cuda") as second, fleet.seat("") as third, fleet.seat("cuda") as fourth:
         assert [seat.gpu.index for seat in (first, second, third, fourth)] == [2, 0, 1, 3]
@@ -69,14 +69,14 @@ async def test_a_seat_is_where_the_fewest_sit(make) -> None:
 async def test_a_judges_variables_are_the_lanes(make, tmp_path) -> None:
     """The one GPU, Triton's directory, the cache of the baselines; and what the server itself was given."""
     access = GpuAccess(index=1, uuid="GPU-1", name="NVIDIA H200", minor=3, triton_dir=tmp_path)
-    made = judge_environment({"PYTHONPATH": "/carried", "HOME": "/h", "CUDA_VISIBLE_DEVICES": "0"}, access, tmp_path / "cache")
-    assert made["CUDA_VISIBLE_DEVICES"] == "GPU-1" and made["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID" and made["HOME"] == "/h"
-    assert (made["TRITON_CACHE_DIR"], made["GRADER_COMPILE_CACHE"]) == (str(tmp_path), str(tmp_path / "cache"))
-    assert made["PYTHONPATH"].endswith(":/carried")
+    variables = judge_environment({"PYTHONPATH": "/carried", "HOME": "/h", "CUDA_VISIBLE_DEVICES": "0"}, access, tmp_path / "cache")
+    assert variables["CUDA_VISIBLE_DEVICES"] == "GPU-1" and variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID" and variables["HOME"] == "/h"
+    assert (variables["TRITON_CACHE_DIR"], variables["GRADER_COMPILE_CACHE"]) == (str(tmp_path), str(tmp_path / "cache"))
+    assert variables["PYTHONPATH"].endswith(":/carried")
     assert "TRITON_CACHE_DIR" not in judge_environment({}, None, tmp_path)
     # Where the host's cores run kernels, threads that wait sleep, in the box as well; a GPU's host has cores for them.
     emulated = judge_environment({}, None, tmp_path)
-    assert emulated["OMP_WAIT_POLICY"] == "PASSIVE" and "OMP_WAIT_POLICY" not in made
+    assert emulated["OMP_WAIT_POLICY"] == "PASSIVE" and "OMP_WAIT_POLICY" not in variables
 
 
 async def test_every_gpu_has_a_triton_directory_that_boxes_can_read(make) -> None:
@@ -134,7 +134,7 @@ async def test_who_sits_at_a_lane_has_it_before_others(make, monkeypatch, patien
             async with second.lane():
                 assert (early.gpu.index, late.gpu.index) == (0, 1)
                 entered = [seat.lane() for seat in (early, late)]  # kept: one that is forgotten gives its lane back
-                turns = [asyncio.ensure_future(one.__aenter__()) for one in entered]
+                turns = [asyncio.ensure_future(lane.__aenter__()) for lane in entered]
                 await asyncio.sleep(0)
             await asyncio.wait(turns, timeout=300, return_when=asyncio.FIRST_COMPLETED)
             assert [turn.done() for turn in turns] == [first_served == 0, first_served == 1]
@@ -183,7 +183,7 @@ async def test_a_device_that_comes_back_is_used_again(make, judges) -> None:
 
 
 async def test_a_judge_that_lost_its_device_is_started_anew(make, judges) -> None:
-    """It gets no second context in the same process; the next job has a fresh one and is right."""
+    """The judge gets no second context in the same process; the next job has a fresh one and is right."""
     fleet = make(gpus=FOUR[:1])
     judges.order("0", "lost")
     assert await judged(fleet) == (0, ["Broken"])
@@ -223,7 +223,7 @@ async def test_a_judge_that_died_before_it_was_used_is_started_anew(judges) -> N
 
 
 async def test_a_line_that_does_not_fit_is_the_judges_fault() -> None:
-    """It is reported like all else that a judge does wrong, and the process is ended."""
+    """The line is reported like every fault of a judge, and the process is ended."""
     judge = JudgeProcess("emulated", command=(sys.executable, "-c", f"print('x' * {2 * wire.LINE_LIMIT_BYTES})"))
     try:
         with pytest.raises(JudgeBroken, match=f"a line of over {wire.LINE_LIMIT_BYTES} bytes"):
@@ -292,10 +292,10 @@ async def test_a_cordoned_lane_ends_its_job_and_gets_no_other(make) -> None:
     with fleet.seat("cuda:0") as first:
         async with first.lane():
             fleet.cordon({"cuda:0"})
-            assert [one.state.name for one in fleet.lanes()][1:] == ["TAKEN", "FREE"]
+            assert [lane.state.name for lane in fleet.lanes()][1:] == ["TAKEN", "FREE"]
             assert [(await judged(fleet, "cuda"))[0] for _ in range(2)] == [1, 1]
     await settled(fleet)
-    assert [one.state.name for one in fleet.lanes()][1:] == ["CORDONED", "FREE"]
+    assert [lane.state.name for lane in fleet.lanes()][1:] == ["CORDONED", "FREE"]
     with pytest.raises(DeviceQuarantined, match=r"GPU 0 .* is cordoned; `grader-server admin lanes uncordon`"):
         await judged(fleet, "cuda:0")
     assert "cuda:0" not in fleet.ready_kinds() and "cuda:0" in fleet.device_kinds()

@@ -13,7 +13,7 @@ from tests import fakes
 
 
 class NoDriver(Exception):
-    """What the management library raises."""
+    """An error of the management library."""
 
 
 def nvml_of(*gpus: tuple[int, str | bytes, str | bytes, int], driver: bool = True) -> SimpleNamespace:
@@ -44,15 +44,15 @@ def nvml_of(*gpus: tuple[int, str | bytes, str | bytes, int], driver: bool = Tru
 TWO = ((9, b"GPU-bb22", b"NVIDIA H100", 0), (5, "GPU-aa11", "NVIDIA H200", 3))
 
 
-def found(nvml: SimpleNamespace, **environment: str) -> list[tuple[int, str, int]]:
+def gpu_rows(nvml: SimpleNamespace, **environment: str) -> list[tuple[int, str, int]]:
     return [(gpu.index, gpu.uuid, gpu.minor) for gpu in discover(environment, lambda: nvml)]
 
 
 def test_gpus_are_counted_in_pci_order() -> None:
     nvml = nvml_of(*TWO)
-    assert found(nvml) == [(0, "GPU-aa11", 3), (1, "GPU-bb22", 0)] and not nvml.opened
-    one = discover({}, lambda: nvml)[1]
-    assert (one.name, one.driver, one.memory_bytes) == ("NVIDIA H100", "580.95.05", 1 << 37)
+    assert gpu_rows(nvml) == [(0, "GPU-aa11", 3), (1, "GPU-bb22", 0)] and not nvml.opened
+    gpu = discover({}, lambda: nvml)[1]
+    assert (gpu.name, gpu.driver, gpu.memory_bytes) == ("NVIDIA H100", "580.95.05", 1 << 37)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_gpus_are_counted_in_pci_order() -> None:
 )
 def test_a_gpu_that_is_not_named_is_not_ours(named: str, indices: list[int]) -> None:
     """As CUDA reads its variable: by index or UUID, up to the first name that fits nothing."""
-    assert [index for index, *_ in found(nvml_of(*TWO), CUDA_VISIBLE_DEVICES=named)] == indices
+    assert [index for index, *_ in gpu_rows(nvml_of(*TWO), CUDA_VISIBLE_DEVICES=named)] == indices
 
 
 def test_a_host_without_a_driver_or_a_package_has_no_gpu() -> None:

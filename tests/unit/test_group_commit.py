@@ -13,11 +13,11 @@ TABLE = sa.Table("numbers", sa.MetaData(), sa.Column("number", sa.Integer, prima
 
 @pytest.fixture
 def engine(tmp_path):
-    made = sa.create_engine(f"sqlite:///{tmp_path / 'numbers'}", connect_args={"check_same_thread": False})
-    sa.event.listen(made, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
-    sa.event.listen(made, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-    TABLE.metadata.create_all(made)
-    return made
+    database = sa.create_engine(f"sqlite:///{tmp_path / 'numbers'}", connect_args={"check_same_thread": False})
+    sa.event.listen(database, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+    sa.event.listen(database, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    TABLE.metadata.create_all(database)
+    return database
 
 
 @pytest.fixture
@@ -29,16 +29,16 @@ def commits(engine):
 
 @pytest.fixture
 def writer(engine):
-    made = GroupCommit(engine, "write")
-    yield made
-    made.close()
+    group_commit = GroupCommit(engine, "write")
+    yield group_commit
+    group_commit.close()
 
 
 def insert(number):
     return lambda connection: connection.execute(sa.insert(TABLE).values(number=number)).rowcount
 
 
-def held(writer):
+def hold_writer(writer):
     """Hold the writer until the answer is called."""
     begun, go = threading.Event(), threading.Event()
 
@@ -47,7 +47,7 @@ def held(writer):
         go.wait()
 
     blocker = writer.submit(hold)
-    blocker.add_done_callback(lambda done: done.exception())  # looked at: logging it later may happen inside another test
+    blocker.add_done_callback(lambda future: future.exception())  # looked at: logging it later may happen inside another test
     assert begun.wait(60)
     return go.set
 
@@ -58,8 +58,8 @@ def numbers(engine):
 
 
 async def test_what_waits_together_is_one_commit(writer, engine, commits):
-    """It is counted so; waiting for work is not being busy."""
-    release = held(writer)
+    """A commit is counted once, however many wait for it; waiting for work is not being busy."""
+    release = hold_writer(writer)
     futures = [writer.submit(insert(number)) for number in range(20)]
     release()
     assert await asyncio.gather(*futures) == [1] * 20
@@ -75,7 +75,7 @@ async def test_one_that_raises_leaves_the_others(writer, engine):
         insert(7)(connection)
         raise KeyError("broken")
 
-    release = held(writer)
+    release = hold_writer(writer)
     first, second, third, fourth = (writer.submit(work) for work in (insert(1), broken, insert(2), insert(1)))
     release()
     assert await first == await third == 1
@@ -91,17 +91,17 @@ async def test_where_the_commit_fails_all_are_told(writer, engine):
     def full(_):
         raise OSError("the disk is full")
 
-    release = held(writer)
+    release = hold_writer(writer)
     futures = [writer.submit(insert(number)) for number in range(3)]
     sa.event.listen(engine, "commit", full)
     release()
-    assert [type(one) for one in await asyncio.gather(*futures, return_exceptions=True)] == [OSError] * 3
+    assert [type(error) for error in await asyncio.gather(*futures, return_exceptions=True)] == [OSError] * 3
     sa.event.remove(engine, "commit", full)
     assert numbers(engine) == [] and await writer.submit(insert(3)) == 1
 
 
 async def test_what_is_cancelled_while_it_waits_is_not_done(writer, engine):
-    release = held(writer)
+    release = hold_writer(writer)
     future = writer.submit(insert(1))
     assert future.cancel()
     release()

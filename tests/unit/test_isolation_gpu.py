@@ -58,7 +58,7 @@ def access(tmp_path: Path) -> GpuAccess:
     return GpuAccess(index=1, uuid="GPU-1234", name="NVIDIA H200", minor=0, triton_dir=tmp_path / "triton")
 
 
-def found(host: Path, minor: int = 0, library_path: str = "", loader_cache: str = "") -> gpu.DriverFiles:
+def driver_files(host: Path, minor: int = 0, library_path: str = "", loader_cache: str = "") -> gpu.DriverFiles:
     return gpu.find_driver(minor, root=host, library_path=library_path, loader_cache=loader_cache)
 
 
@@ -71,13 +71,13 @@ def run_spec(access: GpuAccess | None) -> BoxSpec:
 
 def test_only_what_computes_is_taken_from_the_drivers_directory(host: Path) -> None:
     """The management library can see and set what a box must not; others lie there by chance."""
-    names = {path.name for path in found(host).libraries}
+    names = {path.name for path in driver_files(host).libraries}
     assert names == {"libcuda.so.1", f"libcuda.so.{VERSION}", *LIBRARIES}
 
 
 def test_the_library_that_fits_the_kernel_module_wins(host: Path) -> None:
     install(host / "opt/old", "570.10")
-    here = found(host, library_path="/opt/old:/nowhere")
+    here = driver_files(host, library_path="/opt/old:/nowhere")
     assert here.directory == host / "usr/local/nvidia/lib64"
 
 
@@ -91,7 +91,7 @@ def test_a_libcuda_that_is_no_link_is_known_by_its_neighbour(host: Path) -> None
     directory = host / "usr/local/nvidia/lib64"
     (directory / "libcuda.so.1").unlink()
     (directory / "libcuda.so.1").touch()
-    assert found(host).directory == directory
+    assert driver_files(host).directory == directory
 
 
 @pytest.mark.parametrize(("how", "place"), [("path", "/opt/driver"), ("cache", "/usr/lib/elsewhere"), ("known", "/usr/lib64")])
@@ -101,7 +101,7 @@ def test_the_libraries_are_found_wherever_the_loader_would(host: Path, how: str,
     install(host / place.lstrip("/"))
     install(host / "usr/lib/i386")
     listing = f"\tlibcuda.so.1 (libc6) => /usr/lib/i386/libcuda.so.1\n\tlibcuda.so.1 (libc6,x86-64) => {place}/libcuda.so.1\n"
-    here = found(host, library_path=place if how == "path" else "", loader_cache=listing if how == "cache" else "")
+    here = driver_files(host, library_path=place if how == "path" else "", loader_cache=listing if how == "cache" else "")
     assert here.directory == host / place.lstrip("/")
 
 
@@ -126,7 +126,7 @@ def test_what_is_wrong_with_the_driver_comes_with_what_to_do(host: Path, spoil: 
     """No box can load a module by itself, and the nodes alone are no driver."""
     spoil(host)
     with pytest.raises(DriverMissing, match=remedy):
-        found(host)
+        driver_files(host)
 
 
 # -- what a box is granted -----------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_a_build_box_gets_no_gpu(access: GpuAccess) -> None:
 
 def test_a_container_gets_exactly_one_gpu_and_the_drivers_files(host: Path, access: GpuAccess) -> None:
     """Never the right to make nodes, and no other node; the files one by one, to read. Both names of libcuda lead to the same."""
-    config = docker_config(run_spec(access), gpu.plain(access, found(host, minor=1)))
+    config = docker_config(run_spec(access), gpu.plain(access, driver_files(host, minor=1)))
     assert config["Devices"] == [
         {"PathOnHost": f"{host}/dev/{name}", "PathInContainer": f"/dev/{name}", "CgroupPermissions": "rw"}
         for name in ("nvidia1", "nvidiactl", "nvidia-uvm")
@@ -151,7 +151,7 @@ def test_a_container_gets_exactly_one_gpu_and_the_drivers_files(host: Path, acce
 
 
 def docker_config(spec: BoxSpec, grant: gpu.Grant = gpu.NOTHING, **changes: bool) -> dict[str, Any]:
-    """What the engine is asked for."""
+    """Return the host configuration that the engine gets."""
     root = launch.ContainerRoot(toolchain=TOOLCHAIN, image="", seccomp_text="{}")
     settings = BoxSettings(state_id="t", runtime_dir=Path("/runtime"), **changes)
     return dict(launch.container(spec, root, settings, Path("/link"), Protections(), grant)["HostConfig"])
@@ -159,14 +159,14 @@ def docker_config(spec: BoxSpec, grant: gpu.Grant = gpu.NOTHING, **changes: bool
 
 def test_a_container_without_a_gpu_gives_way_where_the_host_has_one(host: Path, access: GpuAccess) -> None:
     """To the one beside the GPU, and not on other hosts."""
-    beside = docker_config(run_spec(access), gpu.plain(access, found(host)), yields_cores=True)
+    beside = docker_config(run_spec(access), gpu.plain(access, driver_files(host)), yields_cores=True)
     assert docker_config(run_spec(None), yields_cores=True)["CpuShares"] == launch.YIELDING_SHARES
     assert "CpuShares" not in beside and "CpuShares" not in docker_config(run_spec(None))
 
 
 def test_a_gpu_box_is_told_of_its_one_gpu(host: Path, access: GpuAccess) -> None:
-    """It is the first that can be seen, whatever its index on the host; a hook that is left over stays quiet."""
-    inside = launch.environment(run_spec(access), "/usr/bin", grant=gpu.plain(access, found(host)))
+    """The GPU is the first that can be seen, whatever its index on the host; a hook that is left over stays quiet."""
+    inside = launch.environment(run_spec(access), "/usr/bin", grant=gpu.plain(access, driver_files(host)))
     expected = {
         "CUDA_VISIBLE_DEVICES": "0",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -196,17 +196,17 @@ def bubblewrap_argv(tmp_path: Path, spec: BoxSpec, driver: gpu.DriverFiles | Non
 
 def test_bubblewrap_puts_the_nodes_over_its_own_dev(host: Path, access: GpuAccess, tmp_path: Path) -> None:
     """After it is made and before it is closed; exactly the three."""
-    argv = bubblewrap_argv(tmp_path, run_spec(access), found(host))
+    argv = bubblewrap_argv(tmp_path, run_spec(access), driver_files(host))
     at = [number for number, word in enumerate(argv) if word == "--dev-bind"]
     assert [argv[number + 2] for number in at] == ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"]
-    made = next(number for number, word in enumerate(argv) if argv[number : number + 2] == ["--dev", "/dev"])
+    dev_place = next(number for number, word in enumerate(argv) if argv[number : number + 2] == ["--dev", "/dev"])
     closed = next(number for number, word in enumerate(argv) if argv[number : number + 2] == ["--remount-ro", "/dev"])
-    assert made < min(at) and max(at) < closed
+    assert dev_place < min(at) and max(at) < closed
 
 
 def test_bubblewrap_shows_sys_to_a_gpu_box_only(host: Path, access: GpuAccess, tmp_path: Path) -> None:
     """The driver does not start without; what containers do not see of it is covered."""
-    with_gpu = bubblewrap_argv(tmp_path, run_spec(access), found(host))
+    with_gpu = bubblewrap_argv(tmp_path, run_spec(access), driver_files(host))
     without = bubblewrap_argv(tmp_path, run_spec(None), None)
     assert "/sys" in with_gpu and "--dev-bind" not in without
     assert not [word for word in without if word.startswith("/sys")]
@@ -217,7 +217,7 @@ def test_bubblewrap_shows_sys_to_a_gpu_box_only(host: Path, access: GpuAccess, t
 def test_a_plain_process_is_told_of_its_gpu_by_name(host: Path, access: GpuAccess) -> None:
     """All GPUs of the host are there, so an index would not do. In a common directory the loader looks anyway, but after the libraries that
     Python came with."""
-    inside = dict(gpu.shared(access, found(host)).environment)
+    inside = dict(gpu.shared(access, driver_files(host)).environment)
     assert inside["CUDA_VISIBLE_DEVICES"] == "GPU-1234"
     assert inside["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert inside["LD_LIBRARY_PATH"] == inside["TRITON_LIBCUDA_PATH"] == f"{host}/usr/local/nvidia/lib64"
@@ -241,7 +241,7 @@ async def test_a_box_without_its_driver_is_our_fault(host: Path, access: GpuAcce
 
 
 def test_the_limits_of_a_gpu_run_leave_room_for_the_driver() -> None:
-    """It has a thread for each core, and torch's libraries alone are hundreds of files."""
+    """The driver has a thread for each core, and torch's libraries alone are hundreds of files."""
     text = (Path(__file__).parents[2] / "sandbox" / "profiles" / "limits.toml").read_text()
     limits = Limits(**tomllib.loads(text)["run_cuda"])
     assert limits.process_count >= 512 and limits.open_file_count >= 4096

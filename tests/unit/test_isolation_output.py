@@ -1,4 +1,4 @@
-"""What a box printed, and when it came."""
+"""Output of a box, and the times at which it came."""
 
 import asyncio
 import os

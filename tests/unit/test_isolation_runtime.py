@@ -1,4 +1,4 @@
-"""What a server leaves behind of its boxes, and of their directories."""
+"""Boxes and directories that a server leaves behind."""
 
 import os
 import subprocess

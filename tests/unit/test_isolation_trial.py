@@ -34,8 +34,8 @@ class Printing(fakes.FakeBoxes):
     ],
 )
 async def test_an_image_of_another_version_is_named(output: str, exit_code: int, complaint: str | None) -> None:
-    found = await outdated(Printing(output.encode(), exit_code))
+    message = await outdated(Printing(output.encode(), exit_code))
     if complaint is None:
-        assert found is None
+        assert message is None
     else:
-        assert found is not None and complaint in found and "build the image from this version" in found
+        assert message is not None and complaint in message and "build the image from this version" in message

@@ -26,11 +26,11 @@ async def test_a_locked_ledger_is_busy_and_no_mystery(tmp_path, monkeypatch):
     """Another program's lock gives LedgerBusy, which callers may retry."""
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
     async with Ledger.open(tmp_path / "l") as ledger:
-        other = sqlite3.connect(tmp_path / "l", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
+        second_connection = sqlite3.connect(tmp_path / "l", isolation_level=None)
+        second_connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerBusy, match="locked"):
             await ledger.reclaim_all()
-        other.execute("ROLLBACK")
+        second_connection.execute("ROLLBACK")
         assert await ledger.reclaim_all() == []
 
 
@@ -40,10 +40,10 @@ async def test_a_full_disk_is_busy_until_there_is_room(tmp_path):
         with pytest.raises(LedgerBusy, match="full; make room"):
             for _ in range(100):
                 await ledger.submit(fakes.new_submission("x" * 5000), fakes.problem())
-        taken = await fakes.queued_count(ledger)
+        accepted_count = await fakes.queued_count(ledger)
         await ledger.database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 100000"))
         await ledger.submit(fakes.new_submission("x" * 5000), fakes.problem())
-        assert await fakes.queued_count(ledger) == taken + 1
+        assert await fakes.queued_count(ledger) == accepted_count + 1
 
 
 def test_a_time_without_zone_is_refused():

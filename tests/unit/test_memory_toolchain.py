@@ -58,12 +58,12 @@ def parts(root: Path) -> list[module.ToolchainPart]:
 
 @pytest.fixture
 def take() -> Iterator[Callable[..., Awaitable[int]]]:
-    """Holds copies as a server does until the test is over, when their keepers remove them."""
-    with ExitStack() as held:
+    """Hold copies as a server does until the test is over, when their keepers remove them."""
+    with ExitStack() as locks:
 
         async def take_copy(directory: Path, copied: list[module.ToolchainPart]) -> int:
             lock = await hold(directory, copied, linger_s=0)
-            held.callback(os.close, lock)
+            locks.callback(os.close, lock)
             return lock
 
         yield take_copy
@@ -97,13 +97,13 @@ async def test_a_hole_takes_room_in_a_copy(tree: Path, tmp_path: Path, take: Tak
 
 
 async def test_a_file_that_changes_meanwhile_spoils_a_copy(tree: Path, tmp_path: Path, take: Take) -> None:
-    """It would be of no one toolchain; nothing of it stays. The control: Python's cache may change."""
-    seen = parts(tree)
+    """The copy would be of no toolchain; nothing of it stays. The control: Python's cache may change."""
+    original_parts = parts(tree)
     (tree / "bin" / "__pycache__" / "tool.pyc").write_bytes(b"three")
-    await take(tmp_path / "control", seen)
+    await take(tmp_path / "control", original_parts)
     (tree / "bin" / "tool").write_bytes(b"new")
     with pytest.raises(OSError, match="tool was not copied whole"):
-        await hold(tmp_path / "copy", seen)
+        await hold(tmp_path / "copy", original_parts)
     await gone(tmp_path / "copy")
 
 
@@ -128,7 +128,7 @@ async def test_a_second_server_takes_the_copy_of_the_first(tree: Path, tmp_path:
 
 
 def test_a_copy_has_no_program_or_archive_that_no_box_needs(tmp_path: Path) -> None:
-    """It has compilers, their libraries, and what Triton and torch load."""
+    """The copy has compilers, their libraries, and what Triton and torch load."""
     needed = ("bin/g++", "bin/ptxas", "sbin/ldconfig", "lib/x86_64-linux-gnu/libc.a", "lib64/libcudart_static.a", "llvm-14/lib/libLLVM.so")
     needed += ("triton/backends/nvidia/lib/libdevice.10.bc", "triton/backends/nvidia/bin/ptxas", "torch/bin/torch_shm_manager")
     needless = ("bin/node", "sbin/dockerd", "bin/containerd-shim-runc-v2", "llvm-14/lib/libLLVMCore.a", "torch/bin/test_api")
@@ -181,17 +181,17 @@ def test_a_toolchain_names_no_copy_that_is_not_whole(tmp_path: Path) -> None:
 
 def test_a_copy_without_a_server_is_removed_and_one_with_a_server_is_not(tmp_path: Path) -> None:
     """Nor is the one that the sweeping server is about to take, where it is whole."""
-    dead, live, own = (tmp_path / f"{PREFIX}{name}" for name in ("a-1", "a-2", "a-3"))
-    for directory in (dead, live, own):
+    dead, live, next_copy = (tmp_path / f"{PREFIX}{name}" for name in ("a-1", "a-2", "a-3"))
+    for directory in (dead, live, next_copy):
         (directory / "usr").mkdir(parents=True)
-    own.chmod(WHOLE_MODE)
-    held = os.open(live, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_SH)
-    assert sweep(tmp_path, sparing=own) == 1
-    assert not dead.exists() and (live / "usr").exists() and (own / "usr").exists()
-    os.close(held)
-    own.chmod(PARTIAL_MODE)
-    assert sweep(tmp_path, sparing=own) == 2
+    next_copy.chmod(WHOLE_MODE)
+    live_lock = os.open(live, os.O_RDONLY)
+    fcntl.flock(live_lock, fcntl.LOCK_SH)
+    assert sweep(tmp_path, sparing=next_copy) == 1
+    assert not dead.exists() and (live / "usr").exists() and (next_copy / "usr").exists()
+    os.close(live_lock)
+    next_copy.chmod(PARTIAL_MODE)
+    assert sweep(tmp_path, sparing=next_copy) == 2
 
 
 async def test_a_copy_that_is_removed_meanwhile_is_made_anew(tree: Path, tmp_path: Path, take: Take) -> None:
@@ -230,9 +230,9 @@ def _command_of(pid: str) -> str:
 async def until(answer: Callable[[], T]) -> T:
     """Return the first answer that says something."""
     async with asyncio.timeout(HANG_S):
-        while not (said := answer()):
+        while not (value := answer()):
             await asyncio.sleep(0.01)
-        return said
+        return value
 
 
 async def gone(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the metrics say of attempts, calls, boxes and lanes, and that their labels stay few."""
+"""Metrics of attempts, calls, boxes and lanes, and the small number of their labels."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def value(metrics, name, **labels):
 
 def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
     """Build, the wait for a device, and every round of verifying and measuring, each as the dispatcher saw it."""
-    held = lease()
-    metrics.attempt_began(held)
+    attempt_lease = lease()
+    metrics.attempt_began(attempt_lease)
     built = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
     stages = [wire.Progress(stage=stage) for stage in (*wire.Stage, wire.Stage.VERIFYING)]
     for fact, after_s in zip([*stages[:2], built, *stages[2:]], (512, 1, 2, 128, 4, 256, 8, 16, 64, 32), strict=True):
-        metrics.fact_found(held, fact)
+        metrics.fact_found(attempt_lease, fact)
         clock.now_s += after_s
-    metrics.attempt_ended(held, fakes.report())
-    found = {stage: value(metrics, "grader_stage_seconds_sum", stage=stage) for stage in wire.Stage}
+    metrics.attempt_ended(attempt_lease, fakes.report())
+    stage_seconds = {stage: value(metrics, "grader_stage_seconds_sum", stage=stage) for stage in wire.Stage}
     waited = {"waiting": 2 + 128}  # from the end of the build, or from when it is said
-    assert found == {
+    assert stage_seconds == {
         "screening": 512,
         "building": 1,
         **waited,
@@ -86,7 +86,7 @@ def test_a_built_artifact_and_a_found_one_are_told_apart(metrics):
     for cached in (True, True, False):
         fact = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64, cached=cached)
         metrics.fact_found(lease(), fact)
-    assert [value(metrics, "grader_artifacts_total", found=found) for found in ("cache", "build")] == [2, 1]
+    assert [value(metrics, "grader_artifacts_total", found=source) for source in ("cache", "build")] == [2, 1]
 
 
 def test_boxes_and_calls_and_expired_leases_are_counted(metrics):
@@ -117,31 +117,31 @@ def test_a_queue_that_empties_is_told_as_empty(metrics):
 def test_devices_stay_few_whatever_workers_say(metrics):
     kinds = [f"cuda:model {index:04}" for index in range(1000)]
     metrics.set_device_demand([DeviceDemand(device_kind=kind, queued_count=1, running_count=0) for kind in kinds], kinds)
-    (family,) = [one for one in metrics.registry.collect() if one.name == "grader_device_submissions"]
+    (family,) = [metric for metric in metrics.registry.collect() if metric.name == "grader_device_submissions"]
     assert len({sample.labels["device"] for sample in family.samples}) == DEVICE_LIMIT + 2
     states = ("queued", "running")
     assert [value(metrics, family.name, device="other", state=state) for state in states] == [1000 - DEVICE_LIMIT, 0]
 
 
 def test_reasons_stay_few_whatever_is_sent(metrics):
-    """What a judge makes up does not make Prometheus' memory grow; honest reasons come through."""
+    """Reasons that a judge makes up do not make Prometheus' memory grow; honest reasons come through."""
     made_up = [*(f"R{index}" for index in range(1000)), "a sentence", "Ä", "X" * 60]
     for reason in ["UNWRITTEN_OUTPUT", *made_up]:
         metrics.attempt_began(lease())
         metrics.attempt_ended(lease(), replace(fakes.report(), reason=reason))
-    samples = (sample for one in metrics.registry.collect() for sample in one.samples)
-    seen = {sample.labels["reason"] for sample in samples if sample.name == "grader_verdicts_total"}
-    assert len(seen) <= REASON_LIMIT and {"UNWRITTEN_OUTPUT", OTHER} <= seen
-    assert not seen & {"a sentence", "Ä", "X" * 60}
+    samples = (sample for metric in metrics.registry.collect() for sample in metric.samples)
+    reasons = {sample.labels["reason"] for sample in samples if sample.name == "grader_verdicts_total"}
+    assert len(reasons) <= REASON_LIMIT and {"UNWRITTEN_OUTPUT", OTHER} <= reasons
+    assert not reasons & {"a sentence", "Ä", "X" * 60}
 
 
 def test_no_user_problem_submission_or_source_is_told(metrics):
-    held = lease()
-    metrics.attempt_began(held)
-    metrics.fact_found(held, fakes.ENVIRONMENT)
-    metrics.fact_found(held, wire.Progress(stage=wire.Stage.VERIFYING, workload_id="secret33"))
-    metrics.attempt_ended(held, fakes.report())
-    told = {label for one in metrics.registry.collect() for sample in one.samples for label in sample.labels.values()}
-    assert {"ACCEPTED", "1.2.3", "verifying"} <= told
-    assert not told & {"mallory", held.problem.problem_id, "s1", "secret33", "w"}
+    attempt_lease = lease()
+    metrics.attempt_began(attempt_lease)
+    metrics.fact_found(attempt_lease, fakes.ENVIRONMENT)
+    metrics.fact_found(attempt_lease, wire.Progress(stage=wire.Stage.VERIFYING, workload_id="secret33"))
+    metrics.attempt_ended(attempt_lease, fakes.report())
+    labels = {label for metric in metrics.registry.collect() for sample in metric.samples for label in sample.labels.values()}
+    assert {"ACCEPTED", "1.2.3", "verifying"} <= labels
+    assert not labels & {"mallory", attempt_lease.problem.problem_id, "s1", "secret33", "w"}
     assert "solve" not in metrics.exposed().decode()

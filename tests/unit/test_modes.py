@@ -43,7 +43,7 @@ def made_up(row: tuple[str, ...] | None = None) -> SimpleNamespace:
 
 @pytest.fixture
 def install(monkeypatch):
-    """Takes the modes that are installed, in place of those here."""
+    """Install modes, in place of those that are installed here."""
     return lambda **modes: monkeypatch.setattr(extensions, "modes", lambda: modes)
 
 
@@ -66,7 +66,7 @@ def test_a_mode_that_is_not_installed_is_refused_with_what_to_install(install, t
 
 
 async def test_a_queued_submission_of_a_mode_that_is_gone_fails_for_good(install, make):
-    """It was accepted while the package was installed."""
+    """The submission was accepted while the package was installed."""
     install()
     with pytest.raises(ModeNotInstalled) as gone:
         await graded(make(), lease(mode=wire.Mode.PROFILE))

@@ -1,4 +1,4 @@
-"""What the fleet and its boxes tell of themselves."""
+"""Reports of the fleet and its boxes about themselves."""
 
 from __future__ import annotations
 

@@ -43,11 +43,11 @@ async def test_it_is_graded_on_every_lane():
     assert sorted(host.graded) == ["cuda:0", "cuda:1", "emulated", "emulated"]
 
 
-@pytest.mark.parametrize("given", [{"broken": ("emulated",)}, {"wrong": ("emulated",)}])
-async def test_where_it_fails_on_every_lane_the_host_says_why(given):
-    fault = await grade_own(Host("emulated:0", "emulated:1", **given))
+@pytest.mark.parametrize("faults", [{"broken": ("emulated",)}, {"wrong": ("emulated",)}])
+async def test_where_it_fails_on_every_lane_the_host_says_why(faults):
+    fault = await grade_own(Host("emulated:0", "emulated:1", **faults))
     assert fault.startswith("a kernel of the grader's own can't be graded on emulated:0: ")
-    assert MISSING in fault if "broken" in given else "WRONG_ANSWER" in fault
+    assert MISSING in fault if "broken" in faults else "WRONG_ANSWER" in fault
 
 
 async def test_a_gpu_on_which_alone_it_fails_is_quarantined_and_the_others_go_on():

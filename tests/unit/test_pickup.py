@@ -13,9 +13,9 @@ from grader.isolation.settings import BoxSettings
 
 
 def refusal_of(directory, name="artifact", limit_bytes=1000):
-    taken = pick_up(directory, name, limit_bytes=limit_bytes)
-    assert isinstance(taken, Refusal)
-    return taken.reason
+    refusal = pick_up(directory, name, limit_bytes=limit_bytes)
+    assert isinstance(refusal, Refusal)
+    return refusal.reason
 
 
 @pytest.mark.parametrize("size", [0, 1000])

@@ -20,10 +20,10 @@ H200, H100 = fakes.gpu(0), fakes.gpu(1, "NVIDIA H100")
 
 
 def competing(of: Lease, competition_id: str, mode: wire.Mode) -> Lease:
-    """Made to a competition, or in its mode to none."""
-    new = replace(of.submission.new, mode=mode, competition_id=competition_id)
+    """Enter an attempt for a competition, or in its mode for none."""
+    submission = replace(of.submission.new, mode=mode, competition_id=competition_id)
     problem = replace(of.problem, competition_id=competition_id, ranking=Ranking(process_count=1))
-    return replace(of, submission=replace(of.submission, new=new), problem=problem)
+    return replace(of, submission=replace(of.submission, new=submission), problem=problem)
 
 
 async def graded(fleet: LocalFleet, wanted: Lease | None = None) -> list[wire.Fact]:
@@ -68,7 +68,7 @@ async def test_a_box_is_forked_neither_for_a_rank_nor_in_a_competition(make, box
 
 
 async def test_boxes_of_all_languages_next_to_a_gpu_have_one_parent(make, boxes) -> None:
-    """It imports what takes seconds; which language a box is of, its child is told."""
+    """The parent imports what takes seconds; its child is told which language a box is of."""
     fleet, names = make(gpus=(H200,)), ("cuda", "torch_extension", "python")
     for number, name in enumerate(names):
         await graded(fleet, lease(f"s{number}", device_kind="cuda", language=name))
@@ -120,8 +120,8 @@ async def test_only_a_ranked_kernel_meets_the_secret_sizes_of_a_competition(make
     """Else nine tests tell a size by how long each took. The control: outside of a competition every mode meets hidden sizes."""
     workloads = (workload("public", ""), replace(workload("secret", ""), hidden=True))
     wanted = competing(lease(workloads=workloads), competition_id, mode)
-    met = [fact.workload_id for fact in await graded(make(), wanted) if isinstance(fact, wire.Trial)]
-    assert met == (["public"] if competition_id and mode is not wire.Mode.RANKED else ["public", "secret"])
+    workload_ids = [fact.workload_id for fact in await graded(make(), wanted) if isinstance(fact, wire.Trial)]
+    assert workload_ids == (["public"] if competition_id and mode is not wire.Mode.RANKED else ["public", "secret"])
 
 
 async def test_a_kernel_that_meets_secret_sizes_waits_until_no_other_code_runs(make, judges) -> None:
@@ -223,10 +223,10 @@ async def test_a_kernel_that_is_not_built_leaves_its_gpu_to_the_next(make, boxes
 
 async def test_a_job_that_moves_says_where_it_was_judged(make, boxes, judges) -> None:
     fleet = make(gpus=(H200, fakes.gpu(1)))
-    with fleet.seat("cuda:0") as held, fleet.seat("cuda:1") as other:
-        await held.environment(), await other.environment()
-        async with held.lane():
-            async with other.lane():
+    with fleet.seat("cuda:0") as first_seat, fleet.seat("cuda:1") as second_seat:
+        await first_seat.environment(), await second_seat.environment()
+        async with first_seat.lane():
+            async with second_seat.lane():
                 job = asyncio.ensure_future(graded(fleet, lease(device_kind="cuda:H200")))
                 await until(lambda: Purpose.BUILD in {spec.purpose for spec in boxes.specs} - {spec.purpose for spec in boxes.open})
             facts = await job

@@ -37,7 +37,7 @@ class Talker(fakes.FakeBox):
 
 
 class Boxes(fakes.FakeBoxes):
-    """Counts how many run boxes there are at once; each of them talks."""
+    """Boxes that talk, and a count of the run boxes that are there at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Boxes(fakes.FakeBoxes):
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
         async with super().start(spec) as box:
-            at_once = [one for one in self.open if one.purpose is Purpose.RUN]
+            at_once = [open_spec for open_spec in self.open if open_spec.purpose is Purpose.RUN]
             self.most_at_once = max(self.most_at_once, len(at_once))
             yield box if spec.purpose is Purpose.BUILD else Talker(len(self.runs))
 
@@ -75,7 +75,7 @@ def kinds(facts: list[wire.Fact]) -> str:
 async def test_each_process_has_a_box_of_its_own_and_is_judged_as_the_first(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
     facts = await graded(fleet, lease())
     assert kinds(facts) == "B" + "RLtttFE" * 3
-    assert [(one.index, one.count) for one in facts if isinstance(one, wire.Round)] == [(0, 3), (1, 3), (2, 3)]
+    assert [(fact.index, fact.count) for fact in facts if isinstance(fact, wire.Round)] == [(0, 3), (1, 3), (2, 3)]
     assert [spec.box_id for spec in boxes.runs] == ["s1-1-run", "s1-1-run-1", "s1-1-run-2"] and boxes.most_at_once == 1
     assert fold(facts, lease().ranking).verdict is Verdict.ACCEPTED and boxes.open == []
     await until(lambda: judges.log("emulated")[-1] == "Check well")
@@ -96,7 +96,7 @@ async def test_a_benchmark_whose_judge_asks_for_new_times_is_judged_again(fleet:
     report = fold(facts)
     assert report.verdict is Verdict.ACCEPTED and len(report.trials) == 3 and report.summary.startswith("Right on all 3 runs")
     assert report.process_count == 1
-    assert [one.step for one in report.timeline][-6:] == [Step.BOX, Step.LOAD, Step.CLOSE] * 2
+    assert [span.step for span in report.timeline][-6:] == [Step.BOX, Step.LOAD, Step.CLOSE] * 2
 
 
 async def test_of_two_processes_of_a_benchmark_each_has_to_be_right(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
@@ -111,9 +111,9 @@ async def test_of_two_processes_of_a_benchmark_each_has_to_be_right(fleet: Local
     assert kinds(facts) == "BLtttE" + "RLtFE" and fold(facts).verdict is Verdict.WRONG_ANSWER
     again = next(index for index, fact in enumerate(facts) if isinstance(fact, wire.Round))
     for end in (again, again + 1, len(facts)):
-        kept = [fact for fact in facts[:end] if not isinstance(fact, wire.Trial) or fact.outcome is wire.TrialOutcome.PASSED]
+        rest = [fact for fact in facts[:end] if not isinstance(fact, wire.Trial) or fact.outcome is wire.TrialOutcome.PASSED]
         with pytest.raises(IncompleteFacts):
-            fold([fact for fact in kept if not isinstance(fact, wire.Finished)])
+            fold([fact for fact in rest if not isinstance(fact, wire.Finished)])
 
 
 async def test_the_first_failure_ends_it(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:
@@ -141,7 +141,7 @@ async def test_what_is_printed_is_left_out_from_the_first_hidden_workload_of_the
 async def test_where_nothing_is_hidden_all_is_kept_of_every_process(fleet: LocalFleet) -> None:
     """The control: it is the hidden workload of the first process that hides the output of the second."""
     wanted = lease()
-    public = tuple(replace(one, hidden=False) for one in wanted.problem.spec.workloads)
+    public = tuple(replace(workload, hidden=False) for workload in wanted.problem.spec.workloads)
     wanted = replace(wanted, problem=replace(wanted.problem, spec=replace(wanted.problem.spec, workloads=public)))
     ends = [fact for fact in await graded(fleet, wanted) if isinstance(fact, wire.RunEnd)]
     assert [end.output for end in ends] == [f"public {number}\nsecret size 33\n" for number in (1, 2, 3)]
@@ -158,16 +158,16 @@ async def test_a_failure_of_a_later_process_is_reported_without_words_of_its_own
 
 async def test_others_wait_until_the_last_process_is_done(fleet: LocalFleet) -> None:
     """The lane is held over all processes: nobody is timed between two of them, nor beside them."""
-    seen: list[str] = []
+    order: list[str] = []
 
     async def follow(name: str) -> None:
         async with asyncio.timeout(300), aclosing(fleet.grade(lease(name))) as facts:  # type: ignore[type-var]
             async for fact in facts:
                 if isinstance(fact, (wire.Round, wire.RunEnd)):
-                    seen.append(name)
+                    order.append(name)
 
     await asyncio.gather(follow("s1"), follow("s2"))
-    assert sorted(seen[:6]) == [seen[0]] * 6 and sorted(seen[6:]) == [seen[6]] * 6 and seen[0] != seen[6]
+    assert sorted(order[:6]) == [order[0]] * 6 and sorted(order[6:]) == [order[6]] * 6 and order[0] != order[6]
 
 
 async def test_a_cancelled_attempt_leaves_no_box(fleet: LocalFleet, boxes: Boxes, judges: fakes.Judges) -> None:

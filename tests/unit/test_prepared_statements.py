@@ -23,12 +23,12 @@ def connection(tmp_path):
 
 
 def rows(*digests):
-    made = datetime(2026, 11, 29, 17, tzinfo=UTC)
-    return [{"digest": digest, "problem_id": "p", "document": SECRET, "create_time": made} for digest in digests]
+    create_time = datetime(2026, 11, 29, 17, tzinfo=UTC)
+    return [{"digest": digest, "problem_id": "p", "document": SECRET, "create_time": create_time} for digest in digests]
 
 
 def test_rows_are_written_as_sqlalchemy_writes_them(connection):
-    """One and several, with times converted."""
+    """A single row and several, with times converted."""
     insert = Prepared(sa.insert(problems))
     insert.run(connection, *rows("a"))
     insert.run(connection, *rows("b", "c"))
@@ -41,11 +41,11 @@ def test_rows_are_read_as_sqlalchemy_reads_them(connection):
     """By name and by place, with times converted and texts unpacked."""
     notes = sa.Table("notes", sa.MetaData(), sa.Column("time", UtcTime), sa.Column("text", LongText), sa.Column("seen", sa.Boolean))
     notes.create(connection)
-    made = datetime(2026, 11, 29, 17, tzinfo=UTC)
-    Prepared(sa.insert(notes)).run(connection, *({"time": made, "text": SECRET * count, "seen": count > 1} for count in (1, 99)))
+    time = datetime(2026, 11, 29, 17, tzinfo=UTC)
+    Prepared(sa.insert(notes)).run(connection, *({"time": time, "text": SECRET * count, "seen": count > 1} for count in (1, 99)))
     query = sa.select(notes).order_by(notes.c.seen)
     read = Prepared(query).run(connection)
-    assert read == connection.execute(query).all() == [(made, SECRET, False), (made, SECRET * 99, True)]
+    assert read == connection.execute(query).all() == [(time, SECRET, False), (time, SECRET * 99, True)]
     assert read[1].text == read[1]._mapping["text"] == SECRET * 99
 
 
@@ -58,7 +58,7 @@ def test_a_list_in_a_statement_finds_its_members(connection, choices):
 
 
 def test_parameters_are_those_of_each_call(connection):
-    """What is in the statement itself stays, and a name that is missing is an error, not NULL."""
+    """Parameters in the statement itself stay, and a name that is missing is an error, not NULL."""
     for user, weight in (("u", 1.0), ("v", 2.0)):
         FIRST_USE.run(connection, {"user_name": user, "log2_weight": weight})
     USE.run(connection, {"by_user": "v", "log2_weight": 3.0})

@@ -12,7 +12,7 @@ FACTS = [wire.Finished(job_id=str(index)) for index in range(500)]
 
 
 class Disk:
-    """Takes batches; waits for `go`; breaks at the batch with that number."""
+    """A disk that takes batches, waits for `go`, and breaks at the batch with that number."""
 
     def __init__(self, breaks_at=None):
         self.batches, self.breaks_at = [], breaks_at

@@ -15,7 +15,7 @@ from tests import fakes
 
 
 class RemovedClient:
-    """Takes a container, and knows it no more."""
+    """A client that takes a container, and knows it no more."""
 
     def __init__(self) -> None:
         self.removals = 0
@@ -35,7 +35,7 @@ class RemovedClient:
 
 
 class FakeEngine:
-    """Calls at once."""
+    """An engine that calls at once."""
 
     local = True
 

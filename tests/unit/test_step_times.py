@@ -39,10 +39,10 @@ def test_steps_follow_each_other_without_gaps() -> None:
         clock.follow(fact)
     spans = clock.timeline().spans
     steps = [Step.DEVICE, Step.ARTIFACT, Step.BASELINE, Step.LOAD, Step.VERIFY, Step.MEASURE, Step.VERIFY, Step.CLOSE]
-    assert [one.step for one in spans] == steps and spans[0].begin_ns == 1
-    assert all(one.begin_ns + one.duration_ns == after.begin_ns for one, after in itertools.pairwise(spans))
-    found = wire.decode(wire.encode(wire.AttemptTimeline(spans=spans)))
-    assert found == wire.AttemptTimeline(spans=spans)
+    assert [span.step for span in spans] == steps and spans[0].begin_ns == 1
+    assert all(span.begin_ns + span.duration_ns == after.begin_ns for span, after in itertools.pairwise(spans))
+    roundtrip = wire.decode(wire.encode(wire.AttemptTimeline(spans=spans)))
+    assert roundtrip == wire.AttemptTimeline(spans=spans)
 
 
 def test_a_sweep_without_end_has_a_bounded_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_a_sweep_without_end_has_a_bounded_timeline(monkeypatch: pytest.MonkeyPa
     for step in (Step.BOX, Step.LOAD, Step.VERIFY, Step.MEASURE, Step.BOX):
         clock.enter(step)
     spans = clock.timeline().spans
-    assert [one.step for one in spans] == [Step.BOX, Step.LOAD, Step.VERIFY] and sum(one.duration_ns for one in spans) == 3
+    assert [span.step for span in spans] == [Step.BOX, Step.LOAD, Step.VERIFY] and sum(span.duration_ns for span in spans) == 3
 
 
 def timeline(*spans: tuple[Step, int, int]) -> wire.AttemptTimeline:
@@ -65,7 +65,7 @@ def shown(*, attempt: int = 1, secret: bool = False) -> submission_pb2.Submissio
     """A graded submission that waited for two seconds, as the API shows it."""
     rejected = wire.Build(outcome=wire.BuildOutcome.REJECTED)
     report = fold([fakes.ENVIRONMENT, rejected, timeline((Step.BOX, 0, 400_000), (Step.COMPILE, 400_000, 1_500_400_000))])
-    found = fakes.submission(
+    submission = fakes.submission(
         state=SubmissionState.SUCCEEDED,
         create_time=CREATED,
         attempt_count=attempt,
@@ -73,12 +73,12 @@ def shown(*, attempt: int = 1, secret: bool = False) -> submission_pb2.Submissio
         end_time=CREATED + timedelta(seconds=4),
         report=report,
     )
-    return submission_to_proto(found, Redactor(hidden={}, secret=secret))
+    return submission_to_proto(submission, Redactor(hidden={}, secret=secret))
 
 
-def spans(found: submission_pb2.Submission) -> list[tuple[str, int, int]]:
+def spans(message: submission_pb2.Submission) -> list[tuple[str, int, int]]:
     named = report_pb2.Step.Name
-    return [(named(one.step), one.begin.ToNanoseconds() // MS, one.duration.ToNanoseconds() // MS) for one in found.report.timeline]
+    return [(named(step.step), step.begin.ToNanoseconds() // MS, step.duration.ToNanoseconds() // MS) for step in message.report.timeline]
 
 
 def test_the_queue_comes_first_and_all_is_to_a_millisecond() -> None:
@@ -92,12 +92,12 @@ def test_how_long_a_secret_workload_took_is_not_told() -> None:
 
 def test_the_steps_of_several_processes_are_added_up() -> None:
     """In the order of their first; what a newer server calls otherwise is not lost."""
-    found = submission_pb2.Submission()
+    submission = submission_pb2.Submission()
     steps = (report_pb2.STEP_LOAD, report_pb2.STEP_VERIFY, report_pb2.STEP_LOAD, 99, report_pb2.STEP_BOX)
     for step, seconds in zip(steps, (1, 2, 3, 4, 0), strict=True):
-        found.report.timeline.add(step=step, duration=Duration(seconds=seconds))  # type: ignore[arg-type]
-    assert step_times(found) == {"load": 4.0, "verify": 2.0, OTHER: 4.0}
+        submission.report.timeline.add(step=step, duration=Duration(seconds=seconds))  # type: ignore[arg-type]
+    assert step_times(submission) == {"load": 4.0, "verify": 2.0, OTHER: 4.0}
     assert step_times(submission_pb2.Submission()) == {}
     assert set(NAMES) == set(report_pb2.Step.values()) - {report_pb2.STEP_UNSPECIFIED}
     names = {name.removeprefix("STEP_") for name in report_pb2.Step.DESCRIPTOR.values_by_name}
-    assert {one.name for one in Step} == names - {"UNSPECIFIED"}
+    assert {member.name for member in Step} == names - {"UNSPECIFIED"}

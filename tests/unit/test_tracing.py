@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def heard():
-    """Other tests let nothing be logged."""
+    """Log in JSON during the test, and restore the configuration: other tests let nothing be logged."""
     before = structlog.get_config()
     log.configure("json")
     yield
@@ -79,17 +79,17 @@ async def test_a_failure_of_ours_is_an_error_and_each_attempt_a_trace_of_its_own
     failed = [root for root in roots if root.status.status_code.name == "ERROR"]
     assert [root.attributes["grader.attempt"] for root in failed] == [1, 2, 3]
     assert {root.status.description for root in failed} == {"SANDBOX_BROKEN"}
-    told = "".join(span.to_json() for span in spans.get_finished_spans())
-    assert "grader.problem" in told and "solve" not in told and "secret33" not in told
+    trace_text = "".join(span.to_json() for span in spans.get_finished_spans())
+    assert "grader.problem" in trace_text and "solve" not in trace_text and "secret33" not in trace_text
 
 
 @pytest.mark.parametrize("watched", [True, False])
 async def test_every_log_line_of_an_attempt_says_whose_it_is(tmp_path, traced, watched):
     with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
-        made = await graded(tmp_path, traced if watched else Observer(), "accept", "fault")
+        submission_ids = await graded(tmp_path, traced if watched else Observer(), "accept", "fault")
     assert {"attempt_began", "attempt_settled", "attempt_failed", "attempt_released"} <= {line["event"] for line in lines}
     for line in lines:
-        assert line["submission"] in made and line["attempt"] in (1, 2, 3)
+        assert line["submission"] in submission_ids and line["attempt"] in (1, 2, 3)
         assert ("trace_id" in line) is watched
     assert "solve" not in repr(lines)
 
@@ -98,5 +98,5 @@ async def test_every_log_line_of_an_attempt_says_whose_it_is(tmp_path, traced, w
 def test_a_server_without_tracing_and_web_port_imports_neither():
     heavy = ("opentelemetry", "prometheus_client", "aiohttp")
     code = f"import sys, grader.server.running; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert process.stdout.strip() == "[]"

@@ -28,7 +28,7 @@ SPEC = BoxSpec(
 
 
 class WaitingBox(fakes.FakeBox):
-    """Also counts how often it was given a time, and can end by itself."""
+    """A box that counts how often it was given a time, and can end by itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ async def boxes() -> Boxes:
 
 @pytest.fixture
 def make(tmp_path: Path, boxes: Boxes) -> Callable[..., WarmBoxes]:
-    """Makes a pool of two on a host with enough memory."""
+    """Make a pool of two on a host with enough memory."""
     numbers = itertools.count()
 
     @contextmanager
@@ -90,11 +90,11 @@ def make(tmp_path: Path, boxes: Boxes) -> Callable[..., WarmBoxes]:
         (tmp_path / f"warm{number}").mkdir()
         yield replace(spec, link_dir=tmp_path / f"warm{number}", slot=100 + number, box_id=f"warm-{number}")
 
-    def made(size: int = 2, **more: object) -> WarmBoxes:
-        more = {"memory": lambda: SPARE_BYTES + 10 * BOX_BYTES, "from_count": 1, "idle_s": 1e9} | more
-        return WarmBoxes(boxes, place, size=size, **more)  # type: ignore[arg-type]
+    def make_pool(size: int = 2, **settings: object) -> WarmBoxes:
+        settings = {"memory": lambda: SPARE_BYTES + 10 * BOX_BYTES, "from_count": 1, "idle_s": 1e9} | settings
+        return WarmBoxes(boxes, place, size=size, **settings)  # type: ignore[arg-type]
 
-    return made
+    return make_pool
 
 
 def on_gpu(tmp_path: Path, index: int = 0, number: int = 0) -> BoxSpec:
@@ -111,10 +111,10 @@ def of(tmp_path: Path, language: str = "cuda", number: int = 0, wall_s: float = 
 
 
 async def used(pool: WarmBoxes, spec: BoxSpec) -> Path:
-    """Take a box and leave it; where its {link} was."""
-    async with pool.run_box(spec) as taken:
-        taken.give_job()
-        return taken.link_dir
+    """Take a box and leave it; return where its {link} was."""
+    async with pool.run_box(spec) as box:
+        box.give_job()
+        return box.link_dir
 
 
 async def filled(pool: WarmBoxes, tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ async def test_the_second_job_gets_a_box_that_waits(make, boxes, tmp_path) -> No
     async with make() as pool:
         assert await used(pool, of(tmp_path)) == of(tmp_path).link_dir
         await until(pool._waiting)
-        async with pool.run_box(of(tmp_path, number=1, wall_s=33.0)) as taken:
-            assert taken.link_dir == tmp_path / "warm0" and (pool.hit_count, pool.miss_count) == (1, 1)
+        async with pool.run_box(of(tmp_path, number=1, wall_s=33.0)) as warm_box:
+            assert warm_box.link_dir == tmp_path / "warm0" and (pool.hit_count, pool.miss_count) == (1, 1)
             box = boxes.boxes[1]
-            assert taken.box is box and box.began_with_s == 33.0
+            assert warm_box.box is box and box.began_with_s == 33.0
             box.began_with_s = 0.0
-            taken.give_job()
+            warm_box.give_job()
             assert box.began_with_s == 33.0
             spec = boxes.specs[1]
             assert (spec.box_id, spec.slot, spec.argv, spec.link_dir) == ("warm-0", 100, SPEC.argv, tmp_path / "warm0")
@@ -196,8 +196,8 @@ async def test_boxes_that_started_before_a_copy_are_for_no_job_after_it(make, bo
     async with make(1) as pool:
         await filled(pool, tmp_path)
         pool.end_waiting()
-        async with pool.run_box(of(tmp_path, number=1)) as taken:
-            assert taken.link_dir == of(tmp_path, number=1).link_dir and pool.hit_count == 0
+        async with pool.run_box(of(tmp_path, number=1)) as box:
+            assert box.link_dir == of(tmp_path, number=1).link_dir and pool.hit_count == 0
         boxes.imports.clear()
         await until(lambda: len(pool._boxes) == 1)
         pool.end_waiting()
@@ -214,9 +214,9 @@ async def test_a_box_is_used_once(make, boxes, tmp_path) -> None:
             assert first.box is not second.box and first.link_dir != second.link_dir
         await until(pool._waiting)
         entered = pool.run_box(of(tmp_path, number=2))
-        one = await entered.__aenter__()
+        warm_box = await entered.__aenter__()
         await entered.__aexit__(None, None, None)  # cancelled between the two
-        assert all(spec.link_dir != one.link_dir for spec in boxes.open)
+        assert all(spec.link_dir != warm_box.link_dir for spec in boxes.open)
 
 
 DIFFERENCES = {"argv": (*SPEC.argv, "--preload", "torch"), "limits": replace(SPEC.limits, memory_bytes=2), "environment": (("A", "b"),)}
@@ -227,8 +227,8 @@ async def test_a_box_that_differs_in_any_part_is_not_used(make, boxes, tmp_path,
     async with make() as pool:
         await filled(pool, tmp_path)
         boxes.print = "two" if part == "fingerprint" else "one"
-        other = replace(of(tmp_path, number=1), **{name: value for name, value in DIFFERENCES.items() if name == part})
-        assert await used(pool, other) == other.link_dir
+        variant = replace(of(tmp_path, number=1), **{name: value for name, value in DIFFERENCES.items() if name == part})
+        assert await used(pool, variant) == variant.link_dir
 
 
 async def test_nothing_is_started_while_something_is_timed(make, boxes, tmp_path) -> None:
@@ -331,13 +331,13 @@ async def test_a_held_box_is_closed_by_others_than_who_opened_it(boxes, tmp_path
         async with boxes.start(spec) as box:
             yield box
 
-    held = Held(late)
-    waiter = asyncio.create_task(held.opened())
+    held_box = Held(late)
+    waiter = asyncio.create_task(held_box.opened())
     await asyncio.sleep(0)
     waiter.cancel()
     begin.set()
-    assert not (await held.opened()).ended and boxes.open == [spec]
-    await held.close()
+    assert not (await held_box.opened()).ended and boxes.open == [spec]
+    await held_box.close()
     assert boxes.open == []
     begin.clear()
     early = Held(late)
@@ -366,13 +366,13 @@ async def test_a_box_that_is_given_up_twice_is_cleaned_up_once() -> None:
             await clean.wait()
             steps.append("clean")
 
-    held = Held(slow)
+    held_box = Held(slow)
     await begun.wait()
     for _ in range(2):
-        held.leave()
+        held_box.leave()
         await asyncio.sleep(0)
     clean.set()
-    await held.close()
+    await held_box.close()
     assert steps == ["begun", "clean"]
 
 
