@@ -1,4 +1,4 @@
-"""What goes over the link between judge and runner."""
+"""Bytes that go over the link between judge and runner."""
 
 import socket
 from contextlib import suppress
@@ -51,14 +51,14 @@ class TooSmall(EmulatedDevice):
 
 
 def test_a_baseline_is_told_of_no_job_for_which_there_is_no_memory() -> None:
-    """It would wait for that job's memory, and take the next one's."""
-    told: list[str] = []
+    """The baseline would wait for that job's memory, and take the next job's."""
+    jobs: list[str] = []
     ours, theirs = socket.socketpair()
     with ours, theirs:
         for device, count in ((TooSmall(), 0), (EmulatedDevice(), 1)):
             with (
                 suppress(torch.OutOfMemoryError, NoRunner),
-                connect(device, ours, runner_job(PROBLEM, "cuda", "solve", device), b"", 0.1, before=lambda: told.append("job")),
+                connect(device, ours, runner_job(PROBLEM, "cuda", "solve", device), b"", 0.1, before=lambda: jobs.append("job")),
             ):
                 pass
-            assert len(told) == count
+            assert len(jobs) == count

@@ -56,7 +56,7 @@ class FakeDriver:
         return 0
 
     def cuStreamCreate(self, stream: object, flags: int) -> int:
-        """Any handle but the default stream's."""
+        """Return any handle but the default stream's."""
         assert flags == NON_BLOCKING
         stream._obj.value = RELEASING  # type: ignore[attr-defined]
         return 0
@@ -186,7 +186,7 @@ def clock_of(driver: FakeDriver) -> NativeClock:
     return NativeClock(torch.zeros(64, dtype=torch.uint8), driver)  # type: ignore[arg-type]
 
 
-def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = NEVER_S) -> tuple[TrainTime, torch.Tensor]:
+def take_train(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = NEVER_S) -> tuple[TrainTime, torch.Tensor]:
     """A train of one run that publishes 1, 2, 3 and reads what the runner made of it."""
     arena, snapshot = torch.zeros(3), torch.zeros(3)
     copies = RunCopies(publish=[(arena, torch.tensor([1.0, 2.0, 3.0]))], snapshot=[(snapshot, arena)])
@@ -194,7 +194,7 @@ def taken(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float = 
 
 
 def signals(gate: Gate, link: socket.socket, driver: FakeDriver, limit_s: float) -> dict[str, int]:
-    """Of a call that is armed now."""
+    """Keyword arguments of a call that is armed now."""
     places = {"published": ctypes.addressof(driver.published), "finished": ctypes.addressof(driver.finished)}
     counters = {"previous": gate.done, "number": gate.arm(Operation.CALL), "limit_ns": int(limit_s * 1e9), "link": link.fileno()}
     return gate.addresses() | places | counters
@@ -228,13 +228,13 @@ class Train(NamedTuple):
 
     @property
     def calls(self) -> list[str]:
-        """All of it, but for releases."""
+        """Return all calls but releases."""
         return [call for part in self.parts for call in part if call != "released"]
 
 
 @pytest.fixture
 def train_served_by(runner: Ends, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Train]:
-    """Takes trains with a runner that says "launched", ends the run of a number, or says "done", in this order. All runs are in one place,
+    """Take trains with a runner that says "launched", ends the run of a number, or says "done", in this order. All runs are in one place
     and a kernel adds 0.5 there."""
     monkeypatch.setattr(clock_module, "secrets", SimpleNamespace(randbelow=lambda limit: min(SHIFTS, limit - 1)))
 
@@ -394,7 +394,7 @@ def test_silence_is_a_time_out(runner: Ends) -> None:
     """The deadline is kept, and the snapshot is taken all the same: the judge does not wait for a number that never comes."""
     ours, _, link, _ = runner
     begun = time.monotonic()
-    train_time, snapshot = taken(ours, link, FakeDriver(), limit_s=0.1)
+    train_time, snapshot = take_train(ours, link, FakeDriver(), limit_s=0.1)
     assert train_time.ending is WaitEnd.TIMED_OUT and time.monotonic() - begun >= 0.1
     assert snapshot.tolist() == [1.0, 2.0, 3.0]
 
@@ -403,7 +403,7 @@ def test_a_runner_that_leaves_is_noticed_long_before_the_deadline(runner: Ends) 
     """Its end of the link closes, or says what no runner says."""
     ours, _, link, their_link = runner
     their_link.close()
-    assert taken(ours, link, FakeDriver())[0].ending is WaitEnd.GONE
+    assert take_train(ours, link, FakeDriver())[0].ending is WaitEnd.GONE
 
 
 @pytest.mark.parametrize(("further", "code", "ending"), [(2, 0, WaitEnd.VIOLATED), (0, 700, WaitEnd.DONE)])
@@ -414,6 +414,6 @@ def test_a_number_out_of_nowhere_is_a_violation_and_an_error_of_the_driver_is_to
     ours, theirs, link, _ = runner
     thread = threading.Thread(target=lambda: theirs.reply(theirs.next(0) + further, FINE), daemon=True)
     thread.start()
-    train_time, _ = taken(ours, link, FakeDriver(code=code))
+    train_time, _ = take_train(ours, link, FakeDriver(code=code))
     assert (train_time.ending, train_time.code) == (ending, code)
     thread.join(300)

@@ -1,4 +1,4 @@
-"""What a kernel returned is copied to where the judge looks, if it is what was asked for."""
+"""Copy of a kernel's return value to where the judge looks, if it has the shape and dtype that the problem asks for."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_float32_is_taken_for_float64_where_a_format_says_so() -> None:
     target, value = torch.zeros(2, 3, dtype=torch.float64), torch.arange(6.0).view(2, 3)
     copy_out(value, [target], job("float64"), widens=True)
     assert target.tolist() == value.tolist()
-    for given, wanted, widens in (
+    for dtype, wanted, widens in (
         (torch.float32, torch.float64, False),
         (torch.float16, torch.float64, True),
         (torch.float64, torch.float32, True),
         (torch.bfloat16, torch.float32, True),
     ):
         with pytest.raises(LaunchRefused, match="the problem asks for") as refused:
-            copy_out(value.to(given), [torch.zeros(2, 3, dtype=wanted)], job(), widens=widens)
+            copy_out(value.to(dtype), [torch.zeros(2, 3, dtype=wanted)], job(), widens=widens)
         assert refused.value.status is Status.WRONG_DTYPE
 
 
@@ -46,9 +46,9 @@ def test_a_result_may_lie_as_the_target_or_be_contiguous() -> None:
         copy_out(right, [target], job())
         assert torch.equal(target, value)
     wide = torch.zeros(2, 6)
-    for other, place in ((wide[:, ::2], target), (torch.zeros(1, 3).expand(2, 3), target), (value.t().contiguous().t(), torch.zeros(2, 3))):
+    for view, place in ((wide[:, ::2], target), (torch.zeros(1, 3).expand(2, 3), target), (value.t().contiguous().t(), torch.zeros(2, 3))):
         with pytest.raises(LaunchRefused, match="is not a contiguous tensor") as refused:
-            copy_out(other, [place], job())
+            copy_out(view, [place], job())
         assert refused.value.status is Status.WRONG_SHAPE
 
 
@@ -65,9 +65,9 @@ def test_one_element_is_a_number_where_the_format_broadcasts() -> None:
     target, broadcast = torch.zeros(()), replace(job(), convention=wire.Convention.ARGUMENTS)
     copy_out(torch.tensor([[2.5]]), [target], broadcast)
     assert float(target) == 2.5
-    for value, asked in ((torch.tensor([2.5]), job()), (torch.ones(2), broadcast)):
+    for value, copy_job in ((torch.tensor([2.5]), job()), (torch.ones(2), broadcast)):
         with pytest.raises(LaunchRefused, match="has shape") as refused:
-            copy_out(value, [target], asked)
+            copy_out(value, [target], copy_job)
         assert refused.value.status is Status.WRONG_SHAPE
 
 

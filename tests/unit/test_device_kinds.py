@@ -62,13 +62,13 @@ def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:
     ],
 )
 def test_a_fault_is_the_name_that_a_message_begins_with(message: str, expected: tuple[str, FaultKind | None]) -> None:
-    """What follows may be untrusted text."""
+    """The text behind the name may be untrusted."""
     assert fault_of(message) == expected
 
 
 def test_nothing_in_the_product_compares_a_device_with_a_name() -> None:
-    """What differs between devices is in the table or in the device's class. The control is a comparison that is found."""
+    """Differences between devices are in the table or in the device's class. The control is a comparison that is found."""
     control = 'x = 1\nif job.device_kind == "cuda":\n    pass\nif KIND != DeviceKind.CUDA:\n    pass\n'
     assert list(comparisons_with_a_kind(control)) == [2, 4]
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in PRODUCT for line in comparisons_with_a_kind(path.read_text("utf-8"))]
-    assert found == []
+    comparisons = [f"{path.relative_to(ROOT)}:{line}" for path in PRODUCT for line in comparisons_with_a_kind(path.read_text("utf-8"))]
+    assert comparisons == []

@@ -23,7 +23,7 @@ TRIALS = 3  # of each workload
 
 
 class Draws:
-    """Counts the draws of a job, and waits for them."""
+    """Count the lines of Python that a call executes, and the characters that its functions return, but no finalizers of garbage."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.keys: list[str] = []
@@ -31,15 +31,15 @@ class Draws:
         self._draw = trial.inputs.of_workload
         monkeypatch.setattr(trial.inputs, "of_workload", self._count)
 
-    def _count(self, problem, workload, own, key, device):  # type: ignore[no-untyped-def]
-        drawn = self._draw(problem, workload, own, key, device)
+    def _count(self, problem, workload, distributions, key, device):  # type: ignore[no-untyped-def]
+        drawn = self._draw(problem, workload, distributions, key, device)
         with self._changed:
             self.keys.append(key)
             self._changed.notify_all()
         return drawn
 
     def reach(self, count: int, within_s: float = WAIT_S) -> bool:
-        """Whether there are so many within that time."""
+        """Return whether so many were drawn within that time."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self.keys) >= count, within_s)
 
@@ -50,20 +50,20 @@ def trials_of(facts: list[wire.Fact]) -> list[wire.Trial]:
 
 def test_a_kernel_sees_its_successors_inputs_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In every run but the last of the public workloads, and of the hidden ones: before those nothing of them is drawn."""
-    draws, reached, seen = Draws(monkeypatch), [], []
+    draws, reached, seen_inputs = Draws(monkeypatch), [], []
     assert PROBLEM.trial_count == TRIALS
 
     def kernel(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
-        seen.append(inputs[0].clone())
-        last = len(seen) % TRIALS == 0
-        reached.append(draws.reach(len(seen) + 1, 0.0 if last else WAIT_S))
+        seen_inputs.append(inputs[0].clone())
+        last = len(seen_inputs) % TRIALS == 0
+        reached.append(draws.reach(len(seen_inputs) + 1, 0.0 if last else WAIT_S))
         honest(inputs, outputs)
 
     trials = trials_of(judged(tmp_path, kernel))
-    assert [one.outcome for one in trials] == [wire.TrialOutcome.PASSED] * 2 * TRIALS
+    assert [result.outcome for result in trials] == [wire.TrialOutcome.PASSED] * 2 * TRIALS
     assert reached == 2 * ([True] * (TRIALS - 1) + [False])
-    assert [one.key for one in trials] == draws.keys and len(set(draws.keys)) == 2 * TRIALS  # in their order, each of them once
-    assert not any(torch.equal(one, other) for one, other in itertools.pairwise(seen) if one.shape == other.shape)
+    assert [result.key for result in trials] == draws.keys and len(set(draws.keys)) == 2 * TRIALS  # in their order, each of them once
+    assert not any(torch.equal(earlier, later) for earlier, later in itertools.pairwise(seen_inputs) if earlier.shape == later.shape)
 
 
 def test_a_kernel_that_answers_for_the_inputs_before_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_a_kernel_that_answers_for_the_inputs_before_is_wrong(tmp_path: Path, mo
 
     def kernel(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         honest(before[-1] if before else inputs, outputs)
-        before.append([one.clone() for one in inputs])
+        before.append([tensor.clone() for tensor in inputs])
 
     (first, second) = trials_of(judged(tmp_path, kernel))
     assert (first.outcome, second.outcome) == (wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED)
@@ -80,7 +80,7 @@ def test_a_kernel_that_answers_for_the_inputs_before_is_wrong(tmp_path: Path, mo
 
 
 def test_by_a_gpus_clock_nothing_is_drawn_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take the kernel's bandwidth."""
+    """Drawing would take the kernel's bandwidth."""
     draws, reached = Draws(monkeypatch), []
     monkeypatch.setattr(EmulatedDevice, "CLOCK", wire.Clock.DEVICE_EVENTS)
 
@@ -88,5 +88,5 @@ def test_by_a_gpus_clock_nothing_is_drawn_ahead(tmp_path: Path, monkeypatch: pyt
         reached.append(len(draws.keys))
         honest(inputs, outputs)
 
-    assert {one.outcome for one in trials_of(judged(tmp_path, kernel))} == {wire.TrialOutcome.PASSED}
+    assert {result.outcome for result in trials_of(judged(tmp_path, kernel))} == {wire.TrialOutcome.PASSED}
     assert reached == list(range(1, 2 * TRIALS + 1))

@@ -50,7 +50,7 @@ def test_times_without_a_sample_are_no_message() -> None:
 
 
 def test_a_job_out_of_range_is_no_message_either() -> None:
-    """What a server sends to a worker has the same ranges."""
+    """Messages from a server to a worker have the same ranges."""
     spec = fakes.problem().spec
     for changed in ({"trial_count": 2**70}, {"trial_s": math.inf}, {"reference": HALF}):
         with pytest.raises(wire.WireError):
@@ -62,7 +62,7 @@ def test_facts_at_the_ends_of_their_ranges_are_shown() -> None:
     wrong = wire.WrongElement(output="c", index=(MOST,), expected=math.nan, actual=math.inf)
     trial = replace(fakes.trial(), element_count=MOST, index=10**9, wrong_elements=(wrong,), max_absolute_error=math.nan)
     times = replace(TIMES, certified=wire.Samples(durations_ns=(-MOST, MOST)), bound_ns=MOST, moved_bytes=MOST)
-    facts = [wire.decode(wire.encode(one)) for one in (trial, times)]
+    facts = [wire.decode(wire.encode(fact)) for fact in (trial, times)]
     assert shown(trials=(facts[0],), measurements=(facts[1],))
 
 

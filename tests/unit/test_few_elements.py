@@ -58,7 +58,7 @@ def in_tf32(x: torch.Tensor) -> torch.Tensor:
 
 
 def judged(bench: WorkloadContext, x: torch.Tensor, output: torch.Tensor) -> wire.TrialOutcome:
-    """What the judge says of that output for that input."""
+    """Return the judge's outcome of that output for that input."""
     result = Run(key="", reply=FINE, duration_ns=0, inputs=[x], outputs=[output], unwritten=[torch.zeros(1, dtype=torch.bool)])
     return judge_run(result, bench, wire.TrialPhase.VERIFY, 0).outcome
 
@@ -86,8 +86,8 @@ def test_the_control_is_unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(rejected(sequential))
 
 
-@pytest.mark.parametrize(("moves_at", "asked", "excuses"), [(0, 8, True), (8, 32, True), (32, 32, False)])
-def test_few_shaken_inputs_may_be_unlucky_too(moves_at: int, asked: int, excuses: bool) -> None:
+@pytest.mark.parametrize(("moves_at", "call_count", "excuses"), [(0, 8, True), (8, 32, True), (32, 32, False)])
+def test_few_shaken_inputs_may_be_unlucky_too(moves_at: int, call_count: int, excuses: bool) -> None:
     """More are asked for where those do not excuse, and no more where they do."""
     exact, output, wrong = torch.zeros(1, dtype=torch.float64), torch.full((1,), 1e-6), torch.zeros(1, dtype=torch.bool)
     calls = []
@@ -100,7 +100,7 @@ def test_few_shaken_inputs_may_be_unlucky_too(moves_at: int, asked: int, excuses
         return compare(output, torch.zeros(1), exact, wrong, wire.Tolerance(), perturbed)
 
     (comparison,) = tolerance.forgive_rounding_noise([again(0, [])], [], [output], exactly, again)
-    assert (len(calls), comparison.outcome is wire.TrialOutcome.PASSED) == (asked, excuses)
+    assert (len(calls), comparison.outcome is wire.TrialOutcome.PASSED) == (call_count, excuses)
 
 
 @pytest.mark.slow
@@ -130,14 +130,14 @@ def test_what_is_not_finite_excuses_nothing() -> None:
 
 
 def picky(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Takes whole numbers only."""
+    """Return the mean of whole numbers only."""
     if not torch.equal(inputs[0], inputs[0].round()):
         raise ValueError("whole numbers, please")
     return [mean(inputs[0])]
 
 
 def ragged(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """As many results as there are whole numbers."""
+    """Return as many results as there are whole numbers."""
     return [mean(inputs[0]).expand(int((inputs[0] == inputs[0].round()).sum()) // 1500)]
 
 

@@ -20,24 +20,24 @@ H200 = {
 
 
 def measured(certified_ns, *, dtype="float32", **amounts):
-    found = report_pb2.Measurement(declared_work=report_pb2.DeclaredWork(dtype=dtype, **amounts))
-    found.certified.median_duration.FromNanoseconds(certified_ns)
-    return found
+    measurement = report_pb2.Measurement(declared_work=report_pb2.DeclaredWork(dtype=dtype, **amounts))
+    measurement.certified.median_duration.FromNanoseconds(certified_ns)
+    return measurement
 
 
 def test_float32_is_compared_with_both_of_its_units():
     """40 GFLOP in 1 ms are 40 TFLOP/s: 80 % of the FP32 units, 10 % of the TF32 tensor cores; never the FP16 ones."""
-    found = figures.throughput(measured(1_000_000, moved_bytes=400_000_000, flops=40_000_000_000), H200)
-    assert [(one.unit, round(one.share, 3)) for one in found.shares] == [("FP32 units", 0.8), ("TF32 tensor cores", 0.1)]
-    assert (found.bytes_per_s, found.intensity, found.limit) == (pytest.approx(4e11), 100, "FP32 units")
+    throughput = figures.throughput(measured(1_000_000, moved_bytes=400_000_000, flops=40_000_000_000), H200)
+    assert [(share.unit, round(share.share, 3)) for share in throughput.shares] == [("FP32 units", 0.8), ("TF32 tensor cores", 0.1)]
+    assert (throughput.bytes_per_s, throughput.intensity, throughput.limit) == (pytest.approx(4e11), 100, "FP32 units")
 
 
 def test_the_nearest_ceiling_is_the_memory_where_little_is_computed():
     """An addition: 3 TB/s of 4, and next to nothing of the units."""
-    found = figures.throughput(measured(1_000_000, moved_bytes=3_000_000_000, flops=250_000_000), H200)
-    assert found.limit == "memory bandwidth"
+    throughput = figures.throughput(measured(1_000_000, moved_bytes=3_000_000_000, flops=250_000_000), H200)
+    assert throughput.limit == "memory bandwidth"
     rates = "3.00 TB/s (75 % of memory bandwidth), 250 GFLOP/s (0.5 % of FP32 units, 0.062 % of TF32 tensor cores)"
-    assert ", ".join(formatting.throughput(found)) == f"{rates}, 0.0833 FLOP/byte, nearest ceiling: memory bandwidth"
+    assert ", ".join(formatting.throughput(throughput)) == f"{rates}, 0.0833 FLOP/byte, nearest ceiling: memory bandwidth"
 
 
 def test_nothing_is_guessed():
@@ -65,8 +65,8 @@ def test_nothing_is_guessed():
     ],
 )
 def test_theoretical_occupancy_is_nvidias(architecture, registers, shared, threads, share, limit):
-    found = occupancy(architecture, registers, shared, threads)
-    assert (found.share, found.limit) == (pytest.approx(share), limit)
+    limits = occupancy(architecture, registers, shared, threads)
+    assert (limits.share, limits.limit) == (pytest.approx(share), limit)
 
 
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says():
@@ -75,8 +75,8 @@ def test_the_interval_of_a_median_covers_it_as_often_as_it_says():
     truth = 100 * statistics.NormalDist().cdf(0) * 2  # the median of 100 * lognormal
     inside = 0
     for _ in range(1000):
-        found = median_interval([100 * draw.lognormvariate(0, 0.3) for _ in range(41)])
-        inside += found.low <= truth <= found.high
+        interval = median_interval([100 * draw.lognormvariate(0, 0.3) for _ in range(41)])
+        inside += interval.low <= truth <= interval.high
     assert 925 <= inside <= 985
 
 

@@ -1,4 +1,4 @@
-"""What the GPU tests compute without a GPU: problems, intervals, and what an attack gains."""
+"""Computations of the GPU tests that need no GPU: problems, intervals, and what an attack gains."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_an_accepted_attack_gains() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "one", "complaints"),
+    ("name", "outcome", "complaints"),
     [
         ("memory_bomb", graded(Verdict.WRONG_ANSWER), ["expected MEMORY_LIMIT_EXCEEDED HOST_MEMORY"]),
         ("stale_graph", graded(Verdict.WRONG_ANSWER, "MISMATCH"), ["no attack took place"]),
@@ -49,27 +49,27 @@ def test_what_an_accepted_attack_gains() -> None:
         ("stale_graph", graded(Verdict.WRONG_ANSWER, "MISMATCH", "captured"), []),
     ],
 )
-def test_what_is_not_as_the_file_says_is_named(name: str, one: Graded, complaints: list[str]) -> None:
+def test_what_is_not_as_the_file_says_is_named(name: str, outcome: Graded, complaints: list[str]) -> None:
     """Another verdict, an attack that did not take place, something found that is not the kernel's; the last one is the control."""
-    assert list(test_exploits.complaints(attack_files.attack(name), one)) == complaints
+    assert list(test_exploits.complaints(attack_files.attack(name), outcome)) == complaints
 
 
 def test_every_attack_is_for_a_gpu_or_says_why_not() -> None:
     """Nothing is left out in silence, and what is accepted at most gains nothing."""
     on_a_gpu = attack_files.attacks_on_a_gpu()
-    left_out = [one for one in attack_files.all_in("attacks") if one.name not in {kernel.name for kernel in on_a_gpu}]
-    assert all(one.emulated_only.startswith("emulated; ") for one in left_out)
+    left_out = [attack for attack in attack_files.all_in("attacks") if attack.name not in {kernel.name for kernel in on_a_gpu}]
+    assert all(attack.emulated_only.startswith("emulated; ") for attack in left_out)
     assert len(on_a_gpu) >= 120
-    assert all("ACCEPTED" not in one.expect or one.no_gain for one in on_a_gpu)
-    assert {expected.split()[0] for one in on_a_gpu for expected in one.expect} <= {one.value for one in Verdict}
+    assert all("ACCEPTED" not in attack.expect or attack.no_gain for attack in on_a_gpu)
+    assert {expected.split()[0] for attack in on_a_gpu for expected in attack.expect} <= {verdict.value for verdict in Verdict}
 
 
 def test_an_interval_inside_the_dead_band_is_no_winner() -> None:
     """Only beyond 1 % does it count, on either side; one that is missing is counted as such."""
     intervals = [(1.0, 0.995, 1.005), (1.007, 1.005, 1.009), (1.03, 1.02, 1.04), (0.97, 0.96, 0.98)]
     speedups = [wire.Speedup(baseline="eager", ratio=ratio, ratio_low=low, ratio_high=high) for ratio, low, high in intervals]
-    found = same_against_same([*speedups, None])
-    assert (found.count, found.unresolved, found.winners, found.losers, found.containing) == (5, 1, 1, 1, 1)
-    assert found.half_width_most == pytest.approx(0.01 / 0.97)
-    assert found.ratio == pytest.approx(1.0035)
+    comparison = same_against_same([*speedups, None])
+    assert (comparison.count, comparison.unresolved, comparison.winners, comparison.losers, comparison.containing) == (5, 1, 1, 1, 1)
+    assert comparison.half_width_most == pytest.approx(0.01 / 0.97)
+    assert comparison.ratio == pytest.approx(1.0035)
     assert same_against_same([None, None]).unresolved == 2  # nothing is divided by

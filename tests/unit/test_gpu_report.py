@@ -34,7 +34,7 @@ Run = Callable[..., tuple[int, str, dict[str, Any]]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs the plugin on a few tests that need no device; the exit code, the page and the data."""
+    """Run the plugin on a few tests that need no device; return the exit code, the page and the data."""
 
     def run(*options: str) -> tuple[int, str, dict[str, Any]]:
         (tmp_path / "test_sums.py").write_text(TESTS)
@@ -67,11 +67,11 @@ def test_the_gpu_tests_run_on_the_emulated_device(tmp_path: Path) -> None:
     chosen = "(test_honest_set and (half2_with_float_sums or over_the_tolerance)) or (test_exploits and stale_graph) or test_same"
     command = [sys.executable, "-m", "pytest", "tests/gpu", "-m", "gpu", "-n", "0", "-q", "--all-cases", "-k", chosen]
     options = ["--gpu-device=emulated", "--gpu-isolation=process", "--gpu-count=1", "--gpu-measure-s=0.1", f"--gpu-report={tmp_path}"]
-    done = subprocess.run([*command, *options, "-p", "no:cacheprovider"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-4000:]
-    sections = {one["name"]: one for one in json.loads((tmp_path / "gpu.json").read_text())["sections"]}
-    assert [one["verdict"] for one in sections["honest_set"]["raw"]["rows"]] == ["WRONG_ANSWER", "ACCEPTED"]
-    assert [one["attack"] for one in sections["exploits"]["raw"]["rows"]] == ["stale_graph"]
-    assert all(one["holds"] for name in ("honest_set", "exploits") for one in sections[name]["claims"])
-    assert {one["holds"] for one in sections["same"]["claims"]} == {None}
+    process = subprocess.run([*command, *options, "-p", "no:cacheprovider"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout[-4000:]
+    sections = {section["name"]: section for section in json.loads((tmp_path / "gpu.json").read_text())["sections"]}
+    assert [row["verdict"] for row in sections["honest_set"]["raw"]["rows"]] == ["WRONG_ANSWER", "ACCEPTED"]
+    assert [row["attack"] for row in sections["exploits"]["raw"]["rows"]] == ["stale_graph"]
+    assert all(claim["holds"] for name in ("honest_set", "exploits") for claim in sections[name]["claims"])
+    assert {claim["holds"] for claim in sections["same"]["claims"]} == {None}
     assert len(sections["same"]["tables"][0]["rows"]) == 4

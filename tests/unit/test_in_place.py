@@ -64,7 +64,7 @@ def honest(y: torch.Tensor, x: torch.Tensor, out: torch.Tensor) -> None:
 
 
 class WatchedLink(RunnerLink):
-    """Keeps what was copied."""
+    """A link that keeps what was copied."""
 
     def take_train(self, operation: Operation, limit_s: float, runs: Sequence[RunCopies], scalars: Sequence[float] = ()) -> TrainTime:
         self.copies = [*getattr(self, "copies", []), *runs]
@@ -144,7 +144,7 @@ def test_what_is_written_before_go_is_gone(runner: Runner) -> None:
     ],
 )
 def test_a_wrong_kernel_is_refused(runner: Runner, kernel: Callable[..., None], outcome: TrialOutcome, symptom: Symptom | None) -> None:
-    """One that does nothing is told so; other inputs and other outputs are judged as they always are."""
+    """A kernel that does nothing is told so; other inputs and other outputs are judged as they always are."""
     runner.kernel = kernel
     trial = trial_of(runner)
     assert (trial.outcome, trial.symptom) == (outcome, symptom)

@@ -23,9 +23,9 @@ AXES = {"rows": 64, "cols": 256, "classes": 10}
 
 def drawn(kind: str = "normal", dtype: str = "float32", shape: tuple[str | int, ...] = ("rows", "cols"), key: str = KEY, **fields: object):
     tensor = wire.TensorSpec(name="x", dtype=dtype, shape=shape, distribution=wire.Distribution(kind=kind, **fields))  # type: ignore[arg-type]
-    (one,) = inputs.draw((tensor,), AXES, key, EmulatedDevice())
-    assert one.dtype == getattr(torch, dtype) and one.is_contiguous()
-    return one
+    (drawn_tensor,) = inputs.draw((tensor,), AXES, key, EmulatedDevice())
+    assert drawn_tensor.dtype == getattr(torch, dtype) and drawn_tensor.is_contiguous()
+    return drawn_tensor
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def problem(digest: str = "d") -> wire.ProblemSpec:
     return replace(fakes.problem().spec, digest=digest, workloads=(SMALL, LARGE))
 
 
-def kept(clock: Seconds, *, conditions: dict[str, str] = QUIET, digest: str = "d") -> KeptTimings:
+def stored_timings(clock: Seconds, *, conditions: dict[str, str] = QUIET, digest: str = "d") -> KeptTimings:
     timings = KeptTimings(2, clock)
     timings.load(problem(digest))
     timings.keep(problem(digest), {SMALL.workload_id: TIMINGS}, conditions)
@@ -39,7 +39,7 @@ def kept(clock: Seconds, *, conditions: dict[str, str] = QUIET, digest: str = "d
 def test_all_workloads_are_found_or_none_for_some_minutes() -> None:
     """A job whose second workload was never timed needs new times of all."""
     clock = Seconds()
-    timings = kept(clock)
+    timings = stored_timings(clock)
     assert timings.find(problem(), [SMALL], QUIET) == {"small": TIMINGS}
     assert timings.find(problem(), [SMALL, LARGE], QUIET) is None
     timings.keep(problem(), {LARGE.workload_id: TIMINGS}, QUIET)
@@ -53,7 +53,7 @@ def test_all_workloads_are_found_or_none_for_some_minutes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "found"),
+    ("then", "now", "fits"),
     [
         (QUIET, QUIET, True),
         (QUIET, QUIET | {"temperature_c": "70"}, True),
@@ -64,27 +64,27 @@ def test_all_workloads_are_found_or_none_for_some_minutes() -> None:
         ({}, {}, True),  # the emulated device has no conditions
     ],
 )
-def test_they_hold_for_the_conditions_that_they_were_taken_in(then: dict[str, str], now: dict[str, str], found: bool) -> None:
+def test_they_hold_for_the_conditions_that_they_were_taken_in(then: dict[str, str], now: dict[str, str], fits: bool) -> None:
     """A baseline of a device that was slowed would let a subject slow it."""
-    assert (kept(Seconds(), conditions=then).find(problem(), [SMALL], now) is not None) is found
+    assert (stored_timings(Seconds(), conditions=then).find(problem(), [SMALL], now) is not None) is fits
 
 
 def test_they_are_forgotten_with_what_was_compiled_for_the_problem() -> None:
     """The trusted runner forgets the problem that it loaded first, and so do they; a problem without a digest is never kept."""
-    timings = kept(Seconds())
+    timings = stored_timings(Seconds())
     timings.load(problem("e"))
     assert timings.find(problem(), [SMALL], QUIET) is not None
     timings.load(problem("f"))
     assert timings.find(problem(), [SMALL], QUIET) is None
     timings.keep(problem(), {SMALL.workload_id: TIMINGS}, QUIET)  # which the runner has not loaded
     assert timings.find(problem(), [SMALL], QUIET) is None
-    assert kept(Seconds(), digest="").find(problem(""), [SMALL], QUIET) is None
+    assert stored_timings(Seconds(), digest="").find(problem(""), [SMALL], QUIET) is None
 
 
 def test_a_problem_whose_times_did_not_fit_has_none_for_a_while() -> None:
     """Others keep theirs. New ones would not fit either, and each time a measurement would be made twice."""
     clock = Seconds()
-    timings = kept(clock)
+    timings = stored_timings(clock)
     timings.load(problem("other"))
     timings.keep(problem("other"), {SMALL.workload_id: TIMINGS}, QUIET)
     timings.forget(problem())
@@ -100,7 +100,7 @@ def test_a_problem_whose_times_did_not_fit_has_none_for_a_while() -> None:
 
 @pytest.mark.parametrize(("clock", "more_ns"), [(wire.Clock.DEVICE_EVENTS, 250), (wire.Clock.HOST, 0)])
 def test_kept_times_have_null_runs_of_now(monkeypatch: pytest.MonkeyPatch, clock: wire.Clock, more_ns: int) -> None:
-    """What the protocol costs by now is in the baselines' runs too, so that a baseline's own time is as it was. Not by the host's clock."""
+    """The baselines' runs include what the protocol costs by now, so that a baseline's own time is as it was. Not by the host's clock."""
     monkeypatch.setattr(baseline, "null_runs", lambda *_, floor=False, **__: [(900 if floor else 1_000) + 250] * 3)
     renewed = with_new_nulls(TIMINGS, runner(clock), None)  # type: ignore[arg-type]  # null runs alone need it
     assert renewed.run_ns == {"eager": [101_000 + more_ns]} and renewed.floor_ns[0] == 900 + more_ns
@@ -124,7 +124,7 @@ def runner(clock: wire.Clock) -> Any:
 
 
 def not_fitting(clock: wire.Clock, beside_ns: int, alone_ns: int = 100_000_000, **changed: object) -> bool:
-    """Whether a baseline's time next to the subject does not fit 100 us alone, by the host's clock 100 ms."""
+    """Return whether a baseline's time next to the subject does not fit 100 us alone, by the host's clock 100 ms."""
     alone = TIMINGS if clock is wire.Clock.DEVICE_EVENTS else replace(TIMINGS, run_ns={"eager": [alone_ns + 1_000]})
     parties = TimingSetup(subject=runner(clock), trusted=runner(clock), copies=False, alone=alone, budget_s=1.0)
     baselines = {"eager": wire.Samples(durations_ns=(beside_ns,))}

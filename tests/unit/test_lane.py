@@ -344,7 +344,7 @@ def among_trusted(baseline: Baseline, alone: SoloTimings | None) -> Iterator[tup
 
 @pytest.mark.slow
 def test_a_subject_that_keeps_the_machine_busy_gains_no_speedup(tmp_path: Path, baseline: Baseline) -> None:
-    """What the protocol cost and what the baseline took while they were alone bounds what a busy machine may forgive (cheating F2)."""
+    """The protocol's cost and the baseline's time while they were alone bound what a busy machine may forgive (cheating F2)."""
     alone = SoloTimings(
         null_ns={False: [100, 110, 120], True: [100, 110, 120]}, floor_ns=[100, 105], run_ns={"eager": [1_000, 1_010, 1_020]}
     )
@@ -448,7 +448,7 @@ def test_times_that_are_stale_are_not_believed(
 
 @pytest.mark.slow
 def test_times_of_a_busy_machine_are_not_kept(tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who keeps the machine busy while a baseline is timed slows it, for later submissions too. The control is the same on a quiet one."""
+    """A machine that is busy while a baseline is timed slows it, for later submissions too. The control is the same on a quiet one."""
     problem = replace(KEPT, digest="busy")
     used_ns = itertools.count(0, 10**15)
     for cpu_ns, names in ((lambda: next(used_ns), set()), (lambda: 0, {"n100"})):
@@ -592,16 +592,16 @@ def test_only_null_runs_are_made_on_inputs_that_were_there_before(baseline: Base
     """Nobody reads theirs, and drawing takes longer than they do; every call has fresh ones."""
     with among_trusted(baseline, None) as (parties, bench):
         runs = [
-            run(parties.trusted, bench, RunOptions(operation=one))
-            for one in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)
+            run(parties.trusted, bench, RunOptions(operation=operation))
+            for operation in (Operation.NULL, Operation.CALL, Operation.NULL, Operation.CALL)
         ]
-    first, second, third, fourth = (one.inputs for one in runs)
+    first, second, third, fourth = (run_result.inputs for run_result in runs)
     assert second[0] is third[0] and judge_run(runs[1], bench, wire.TrialPhase.CERTIFY, 0).outcome is wire.TrialOutcome.PASSED
     assert not any(torch.equal(before[0], after[0]) for before, after in ((first, second), (second, fourth)))
 
 
 def test_outputs_are_poisoned_inside_the_clock_and_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written there before the inputs came is gone: no part of the work can be done while they are on their way."""
+    """Values written there before the inputs came are gone: no part of the work can be done while they are on their way."""
     runs: list[tuple[list[int], list[int], bool]] = []
     usual = RunnerLink.take_train
 

@@ -28,7 +28,7 @@ def measured(facts):
 def test_every_size_is_verified_and_timed_in_its_order(tmp_path, baseline):
     """Each with a plan of its own; the first fact only says which sizes there are."""
     facts = swept(tmp_path, baseline, honest)
-    names = [one.workload_id for one in SIZES]
+    names = [workload.workload_id for workload in SIZES]
     assert measured(facts) == names and isinstance(facts[-1], wire.Finished)
     plans = [fact for fact in facts if isinstance(fact, wire.Plan)]
     assert plans[0].sweep == tuple(names) and plans[0].trials == plans[0].measured == ()

@@ -41,12 +41,12 @@ class Runner:
     link: RunnerLink
     page: Gate
     arena: Arena
-    seen: list[tuple[Operation, float]] = field(default_factory=list)
+    bindings: list[tuple[Operation, float]] = field(default_factory=list)
 
     def bind(self, call: Call) -> Bound:
         """y = x * scalar."""
         (x, scalar), (y,) = call.inputs, call.outputs
-        self.seen.append((self.page.operation(), scalar.scalar))
+        self.bindings.append((self.page.operation(), scalar.scalar))
         source, to = (self.arena.tensor(slot.offset, "float32", slot.shape) for slot in (x, y))
         return Bound(launch=lambda: to.copy_(source * scalar.scalar))
 
@@ -74,30 +74,30 @@ def bench_of(scalar: wire.TensorSpec) -> WorkloadContext:
 
 @pytest.mark.parametrize("how", [{}, {"poison_allocations": True, "stir": True}, {"warm_count": 3}])
 def test_a_scalar_that_varies_is_published_with_go(runner: Runner, how: dict[str, bool]) -> None:
-    """It is bound in CALL, and never in PLACE; a warm launch gets the value of an earlier run."""
+    """The scalar is bound in CALL, and never in PLACE; a warm launch gets the value of an earlier run."""
     bench = bench_of(PHASE)
     before: list[float] = []
     for _ in range(4):
         result = run(runner.link, bench, RunOptions(**how, limit_s=60.0))  # type: ignore[arg-type]
         assert result.reply == FINE and torch.equal(result.outputs[0], result.inputs[0] * float(result.inputs[1]))
         fresh = float(result.inputs[1])
-        assert (Operation.CALL, fresh) in runner.seen
-        assert all(value in before for operation, value in runner.seen if operation is not Operation.CALL)
+        assert (Operation.CALL, fresh) in runner.bindings
+        assert all(value in before for operation, value in runner.bindings if operation is not Operation.CALL)
         before.append(fresh)
-        runner.seen.clear()
+        runner.bindings.clear()
     assert len(set(before)) == 4
 
 
 def test_a_constant_is_known_before(runner: Runner) -> None:
     """The control: PLACE carries it, so that a kernel is bound outside of the clock."""
     result = run(runner.link, bench_of(FACTOR), RunOptions(limit_s=60.0))
-    assert result.reply == FINE and runner.seen == [(Operation.PLACE, 3.0)]
+    assert result.reply == FINE and runner.bindings == [(Operation.PLACE, 3.0)]
 
 
 def test_a_null_run_is_bound_too(runner: Runner) -> None:
-    """What binding costs is in the protocol's own time, which is subtracted."""
+    """Binding costs time of the protocol's own, which is subtracted."""
     assert run(runner.link, bench_of(PHASE), RunOptions(operation=Operation.NULL, limit_s=60.0)).reply.status is Status.OK  # type: ignore[union-attr]
-    assert [operation for operation, _ in runner.seen] == [Operation.NULL]
+    assert [operation for operation, _ in runner.bindings] == [Operation.NULL]
 
 
 def test_a_formats_own_draw_may_vary_whatever_the_problem_declares() -> None:

@@ -1,4 +1,4 @@
-"""What is made of the clock's samples."""
+"""Measurements of the clock's samples."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_judge_decides_how_many_turns() -> None:
 
 
 def test_a_long_kernel_is_not_run_more_often_than_its_interval_needs() -> None:
-    """What scatters by some microseconds is soon known to half a percent of milliseconds."""
+    """Scatter of some microseconds is soon known to half a percent of milliseconds."""
     lengths = [train_length(subject_ns, 24) for subject_ns in (1e4, 1e5, 5e5, 1e6, 1e7)]
     assert lengths == sorted(lengths, reverse=True) and 6 >= lengths[0] > lengths[-1] == 1
     assert train_length(1e4, 2) == 2 and train_length(1e4, 1) == 1  # no more than fit
@@ -146,9 +146,9 @@ def test_no_run_that_is_slower_makes_a_kernel_look_faster(more_ns: int) -> None:
         return statistics.fmean(value for value in values if value <= statistics.median_low(values) + 3_000)
 
     runs = [20_000, 20_500, 21_000, 21_400, 22_000, 22_300, 22_900, 23_500, 23_900, 24_300]
-    others = [[*runs[:index], runs[index] + more_ns, *runs[index + 1 :]] for index in range(len(runs))]
-    assert all(steady(other) >= steady(runs) for other in others)
-    assert more_ns < 1_000 or any(near_the_median(other) < near_the_median(runs) for other in others)
+    slower_runs = [[*runs[:index], runs[index] + more_ns, *runs[index + 1 :]] for index in range(len(runs))]
+    assert all(steady(slower) >= steady(runs) for slower in slower_runs)
+    assert more_ns < 1_000 or any(near_the_median(slower) < near_the_median(runs) for slower in slower_runs)
 
 
 def test_runs_that_are_slow_on_purpose_cost_something(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_runs_that_are_slow_on_purpose_cost_something(monkeypatch: pytest.Monkey
 
 
 class TimingSetup:
-    """What `slowed` and `measure` ask of the parties."""
+    """The part of TimingSetup that `slowed` and `measure` use."""
 
     clock = wire.Clock.DEVICE_EVENTS
     copies = True
@@ -211,7 +211,7 @@ def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "least_ns"),
+    ("own_nulls", "least_ns"),
     [
         ([[300_000, 301_000]] * 12, 109_000),  # the control: a process as quick as the trusted one explains nothing
         ([[420_000, 405_000]] * 12, 0),
@@ -219,11 +219,11 @@ def test_null_runs_forgive_no_more_than_alone_and_a_little() -> None:
         ([[300_000, 301_000]] * 11 + [[300_000, 5_000_000]], 109_000),
     ],
 )
-def test_a_slow_launch_is_not_tampering(own: list[list[int]], least_ns: int) -> None:
+def test_a_slow_launch_is_not_tampering(own_nulls: list[list[int]], least_ns: int) -> None:
     """3 us claimed and at least 110 seen: where scalars are late the launch is in the clock, and the kernel's own null runs tell that its
     box launches so slowly. Where they are known before, no launch is in the clock, and null runs of its own explain nothing."""
     parties, times = TimingSetup(alone_ns=1), _times([410_000, 450_000], [], [300_000] * 8)
-    times.taken_ns[OWN_NULL] = own
+    times.taken_ns[OWN_NULL] = own_nulls
 
     def least(*distributions: str) -> int | None:
         inputs = [SimpleNamespace(shape=(), distribution=SimpleNamespace(kind=kind)) for kind in distributions]
@@ -258,7 +258,7 @@ def _turns_taken(
     budget_s: float = 20.0,
     turn_s: float = 0.0,
 ) -> tuple[list[wire.Fact], Times]:
-    """What `take_turns` emits of turns that do nothing but let time pass; looks: by the number of turns."""
+    """Return the facts that `take_turns` emits of turns that do nothing but let time pass; looks: by the number of turns."""
     now_s, times = [0.0], Times()
 
     def turn(_among: object, _bench: object, _length: int, times: Times, _index: int, signs: Heartbeat) -> Generator:  # type: ignore[type-arg]
@@ -291,21 +291,21 @@ def _turns_taken(
     return list(facts), times
 
 
-@pytest.mark.parametrize(("quiet_from", "taken", "end"), [(0, 12, "width"), (13, 18, "width"), (29, 40, "width"), (99, 60, "turns")])
-def test_turns_are_taken_until_enough_of_them_are_quiet(quiet_from: int, taken: int, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("quiet_from", "turns", "end"), [(0, 12, "width"), (13, 18, "width"), (29, 40, "width"), (99, 60, "turns")])
+def test_turns_are_taken_until_enough_of_them_are_quiet(quiet_from: int, turns: int, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the next look; a host that is never quiet, or a subject that dawdles, gets sixty and no more. What was taken is planned."""
     narrow = HalfWidth(sampled=0.001, bias=0.002)
     facts, times = _turns_taken(
         monkeypatch, wire.Clock.DEVICE_EVENTS, lambda turn: InterimEstimate(quiet=turn >= quiet_from, widths=(narrow,))
     )
-    assert sum(isinstance(fact, wire.Trial) for fact in facts) == taken
+    assert sum(isinstance(fact, wire.Trial) for fact in facts) == turns
     assert times.end == wire.MeasurementEnd(end) and times.allowance is LookAllowance.FACTOR
     *_, (last, *_) = (fact.trials for fact in facts if isinstance(fact, wire.Plan))
-    assert last == ("n", wire.TrialPhase.CERTIFY, 2 * taken)
+    assert last == ("n", wire.TrialPhase.CERTIFY, 2 * turns)
 
 
 @pytest.mark.parametrize(
-    ("clock", "turn_s", "taken", "allowance"),
+    ("clock", "turn_s", "turns", "allowance"),
     [
         (wire.Clock.DEVICE_EVENTS, 0.0, 60, "FACTOR"),  # the control
         (wire.Clock.DEVICE_EVENTS, 1.0, 21, "CUT_SHORT"),
@@ -315,12 +315,12 @@ def test_turns_are_taken_until_enough_of_them_are_quiet(quiet_from: int, taken: 
     ],
 )
 def test_the_budget_is_not_longer_for_a_subject_that_gets_slow(
-    clock: wire.Clock, turn_s: float, taken: int, allowance: str, monkeypatch: pytest.MonkeyPatch
+    clock: wire.Clock, turn_s: float, turns: int, allowance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Turns end with it, but for the least that there are, and the interval is as wide as of an end that the subject chose."""
     wide = HalfWidth(sampled=0.1, bias=0.002)
     _, times = _turns_taken(monkeypatch, clock, lambda _: InterimEstimate(quiet=True, widths=(wide,)), turn_s=turn_s)
-    assert len(times.taken_ns[SUBJECT]) == taken and times.allowance is LookAllowance[allowance]
+    assert len(times.taken_ns[SUBJECT]) == turns and times.allowance is LookAllowance[allowance]
     assert times.end is (wire.MeasurementEnd.BUDGET if allowance == "CUT_SHORT" else wire.MeasurementEnd.TURNS)
 
 
@@ -348,7 +348,7 @@ def test_a_look_ends_turns_where_three_quarters_are_quiet(slow_count: int, quiet
 
 @pytest.mark.parametrize(("apart_ns", "wider"), [(0, False), (1_000, False), (4_000, True), (-4_000, True)])
 def test_an_interval_is_wider_where_one_process_is_slower_than_the_other(apart_ns: int, wider: bool) -> None:
-    """It is slower by more than its null runs tell: in a busy hour a kernel was 2 % faster than itself (record 0014)."""
+    """The process is slower by more than its null runs tell: in a busy hour a kernel was 2 % faster than itself (record 0014)."""
     # A subject whose null runs are slower is forgiven 2 us of them, and its turns count where they are most of all.
     own_nulls = [[300_000 - apart_ns] * 8] * 12
     times = Times(

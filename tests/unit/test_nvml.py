@@ -1,4 +1,4 @@
-"""What NVML tells of a GPU is passed on; what it does not tell is left out, and nothing is set."""
+"""Readings of NVML are passed on; missing ones are left out, and nothing is set."""
 
 from types import SimpleNamespace
 
@@ -65,11 +65,11 @@ def test_a_gpu_says_what_it_is(gpu):
 
 def test_a_gpu_says_how_it_is(gpu):
     """That it is idle slows nothing, and is no reason."""
-    seen = nvml.GpuWatch("GPU-1").conditions()
-    assert (seen["sm_clock_mhz"], seen["sm_clock_max_mhz"], seen["temperature_c"]) == ("1980", "1981", "41")
-    assert (seen["power_w"], seen["power_limit_w"], seen["performance_state"]) == ("123", "700", "P0")
-    assert (seen["throttle_reasons"], seen["ecc"], seen["ecc_uncorrected"], seen["mig"]) == ("SwPowerCap", "on", "0", "off")
-    assert (seen["utilization_percent"], seen["persistence"]) == ("97", "on")
+    state = nvml.GpuWatch("GPU-1").conditions()
+    assert (state["sm_clock_mhz"], state["sm_clock_max_mhz"], state["temperature_c"]) == ("1980", "1981", "41")
+    assert (state["power_w"], state["power_limit_w"], state["performance_state"]) == ("123", "700", "P0")
+    assert (state["throttle_reasons"], state["ecc"], state["ecc_uncorrected"], state["mig"]) == ("SwPowerCap", "on", "0", "off")
+    assert (state["utilization_percent"], state["persistence"]) == ("97", "on")
 
 
 def test_a_gpu_is_asked_for_what_is_named_and_nothing_else(gpu, monkeypatch):

@@ -37,7 +37,7 @@ ON_DEVICE = ("Memcpy DtoD (Device -> Device)", "Memset (Device)", "Context Sync"
 
 
 @pytest.mark.parametrize(
-    ("told", "name"),
+    ("profiler_name", "name"),
     [
         ("add(float const*, float*)", "add"),
         ("void tiled<32, float>(float*)", "tiled"),
@@ -53,9 +53,9 @@ ON_DEVICE = ("Memcpy DtoD (Device -> Device)", "Memset (Device)", "Context Sync"
         (COPY, ""),
     ],
 )
-def test_a_kernel_has_the_name_of_its_source(told: str, name: str) -> None:
+def test_a_kernel_has_the_name_of_its_source(profiler_name: str, name: str) -> None:
     """Without template and arguments; what only copies or fills has none, as the operators that call it are harmless."""
-    assert kernel_name(told) == name
+    assert kernel_name(profiler_name) == name
 
 
 class Event:
@@ -69,7 +69,7 @@ class Event:
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    """What torch's profiler will have seen on a GPU, next to what it sees here."""
+    """Return the events that torch's profiler sees on a GPU, next to those that it sees here."""
     events: list[Event] = []
     stop = _autograd._disable_profiler
     start, prepare = _autograd._enable_profiler, _autograd._prepare_profiler
@@ -88,34 +88,34 @@ def test_only_kernels_are_told_of_what_the_profiler_sees(launched: list[Event]) 
     launched += [Event(name, on_gpu=True) for name in ON_DEVICE]
     launched.append(Event("a range that the kernel's host code names", on_gpu=True, annotation=True))
     launches: list[torch.Tensor] = []
-    told = observe(lambda: launches.append(torch.empty(3)), kernels=True)
-    assert told == "operator empty\nkernel add" and len(launches) == 1
-    assert from_run(told, fat_object("_Z3addPKfPf")) == () and from_run(told, b"nothing") == ("the kernel add",)
+    observation = observe(lambda: launches.append(torch.empty(3)), kernels=True)
+    assert observation == "operator empty\nkernel add" and len(launches) == 1
+    assert from_run(observation, fat_object("_Z3addPKfPf")) == () and from_run(observation, b"nothing") == ("the kernel add",)
 
 
 def test_who_launches_more_than_there_is_room_for_is_not_acquitted(launched: list[Event]) -> None:
     """Its own kernels with long names would push another's out."""
     launched += [Event(f"{'my' * 50}_{index}", on_gpu=True) for index in range(60)]
     launched.append(Event("sgemm", on_gpu=True))
-    told = observe(lambda: None, kernels=True)
-    assert len(told.encode()) <= MESSAGE_LIMIT_BYTES and told.splitlines()[0] == CUT
-    own = fat_object(*(one.name() for one in launched[:-1]))
-    assert from_run(told, own) == (UNTOLD,)
+    observation = observe(lambda: None, kernels=True)
+    assert len(observation.encode()) <= MESSAGE_LIMIT_BYTES and observation.splitlines()[0] == CUT
+    artifact = fat_object(*(event.name() for event in launched[:-1]))
+    assert from_run(observation, artifact) == (UNTOLD,)
     del launched[3:-1]
-    assert from_run(observe(lambda: None, kernels=True), own) == ("the kernel sgemm",)
+    assert from_run(observe(lambda: None, kernels=True), artifact) == ("the kernel sgemm",)
 
 
 def test_each_kernel_is_told_with_its_time(launched: list[Event]) -> None:
     """The longest first; copies by a kernel count, and those of the driver do not. A decoy next to a library's product is little."""
     times = {"decoy(float*)": 2_000, "sm90_xmma_gemm_f32": 390_000, COPY: 8_000, "Memcpy DtoD (Device -> Device)": 10**9}
     launched += [Event(name, on_gpu=True, duration_ns=duration_ns // 2) for name, duration_ns in times.items() for _ in range(2)]
-    told = observe_amounts(lambda: None, True, tuple)
-    assert told.splitlines() == ["390000 kernel sm90_xmma_gemm_f32", "8000 kernel ", "2000 kernel decoy"]
-    assert own_share(told, fat_object("_Z5decoyPf")) == 0.005 and own_share(told, b"nothing") == 0.0
+    observation = observe_amounts(lambda: None, True, tuple)
+    assert observation.splitlines() == ["390000 kernel sm90_xmma_gemm_f32", "8000 kernel ", "2000 kernel decoy"]
+    assert own_share(observation, fat_object("_Z5decoyPf")) == 0.005 and own_share(observation, b"nothing") == 0.0
     launched[:] = [Event(f"{'library' * 50}_{index}", on_gpu=True, duration_ns=1) for index in range(60)]
     launched.append(Event("mine", on_gpu=True, duration_ns=9_999))
-    told = observe_amounts(lambda: None, True, tuple)
-    assert len(told.encode()) <= MESSAGE_LIMIT_BYTES and own_share(told, fat_object("_Z4minev")) > 0.99
+    observation = observe_amounts(lambda: None, True, tuple)
+    assert len(observation.encode()) <= MESSAGE_LIMIT_BYTES and own_share(observation, fat_object("_Z4minev")) > 0.99
 
 
 Call = Callable[[Callable[[], object]], None]
@@ -123,7 +123,7 @@ Call = Callable[[Callable[[], object]], None]
 
 @pytest.fixture
 def in_old_thread() -> Iterator[Call]:
-    """Calls a function in a thread that was started before anything is observed."""
+    """Call a function in a thread that was started before anything is observed."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
         yield lambda function: pool.submit(function).result(timeout=300)

@@ -15,8 +15,8 @@ from sandbox.protocol.wire import WAIT_FACTOR
 class FakeRunner:
     """A runner that needs so many seconds of a core, of which it gets a share. Its clock is its own."""
 
-    def __init__(self, needs_s: float, share: float = 1.0, told: bool = True) -> None:
-        self.needs_s, self.share, self.told = needs_s, share, told
+    def __init__(self, needs_s: float, share: float = 1.0, waits_shown: bool = True) -> None:
+        self.needs_s, self.share, self.waits_shown = needs_s, share, waits_shown
         self.now_s = 0.0
 
     def wait(self, seconds: float) -> bool:
@@ -24,7 +24,7 @@ class FakeRunner:
         return self.now_s * self.share >= self.needs_s
 
     def waits(self) -> dict[int, int]:
-        return {1: 0, 2: int(self.now_s * (1 - self.share) * 1e9)} if self.told else {}
+        return {1: 0, 2: int(self.now_s * (1 - self.share) * 1e9)} if self.waits_shown else {}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ class FakeRunner:
         (FakeRunner(9.9), True),
         (FakeRunner(11.0), False),
         (FakeRunner(9.0, share=0.5), True),  # 18 s on the wall, half of them in the queue
-        (FakeRunner(9.0, share=0.5, told=False), False),  # the control: nobody knows that it waited
+        (FakeRunner(9.0, share=0.5, waits_shown=False), False),  # the control: nobody knows that it waited
         (FakeRunner(20.0, share=0.5), False),  # it computes too long, on a busy machine too
     ],
 )

@@ -106,7 +106,7 @@ class FakeRunner:
 
 
 def test_a_null_run_where_the_last_run_was_makes_no_place() -> None:
-    """One for other runs, bound otherwise, or for another workload makes one, and so does each run whose inputs a kernel reads."""
+    """A null run for other runs, bound otherwise, or for another workload makes one, and so does each run whose inputs a kernel reads."""
     runner = FakeRunner()
     first, second = (WorkloadContext(problem=SPEC, workload=workload, reference=lambda *_: []) for workload in SPEC.workloads)
     null = RunOptions(operation=Operation.NULL, inspect=False)

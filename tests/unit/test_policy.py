@@ -97,22 +97,22 @@ def test_a_run_tells_operators_that_compute_and_kernels_of_others() -> None:
 def test_no_name_that_a_runner_made_up_on_a_hidden_workload_is_told(hidden: bool) -> None:
     """Only that there is one which public workloads did not show; of a public one the name is shown."""
 
-    def seen(answer: str, public: str = "") -> tuple[str, ...]:
+    def libraries_seen(answer: str, public: str = "") -> tuple[str, ...]:
         libraries = LibraryUse(replace(fakes.problem().spec, libraries=wire.Libraries.LABELLED), b"no elf")
         libraries.add(Answer(status=Status.OK, message=public), hidden=False)
         libraries.add(Answer(status=Status.OK, message=answer), hidden=hidden)
         return libraries.evidence().seen
 
-    assert seen("operator sizes_1000003") == ((ON_HIDDEN,) if hidden else ("torch.sizes_1000003",))
-    assert seen("operator mm", "operator mm") == ("torch.mm",)
-    assert seen("operator empty") == ()
+    assert libraries_seen("operator sizes_1000003") == ((ON_HIDDEN,) if hidden else ("torch.sizes_1000003",))
+    assert libraries_seen("operator mm", "operator mm") == ("torch.mm",)
+    assert libraries_seen("operator empty") == ()
 
 
 def test_only_a_problem_that_forbids_disqualifies() -> None:
     """A label is shown in the report; a hint decides nothing."""
-    found = {"imported": ("at::matmul",), "seen": ("torch.mm",)}
-    decision = forbidden_libraries(wire.Evidence(policy=wire.Libraries.FORBIDDEN, **found))
+    libraries = {"imported": ("at::matmul",), "seen": ("torch.mm",)}
+    decision = forbidden_libraries(wire.Evidence(policy=wire.Libraries.FORBIDDEN, **libraries))
     assert decision is not None and decision[:2] == ("DISQUALIFIED", "POLICY") and "at::matmul" in decision[2]
-    labelled = wire.Evidence(policy=wire.Libraries.LABELLED, **found)
+    labelled = wire.Evidence(policy=wire.Libraries.LABELLED, **libraries)
     assert forbidden_libraries(labelled) is None and used_libraries(labelled) == ("at::matmul", "torch.mm")
     assert forbidden_libraries(wire.Evidence(policy=wire.Libraries.FORBIDDEN, hints=("dlopen",))) is None

@@ -92,7 +92,7 @@ def record() -> dict[str, Any]:
 
 
 def without_retired(recorded: Any) -> Any:
-    """What was recorded, without fields that are no longer read or shown."""
+    """Return the recorded report without fields that are no longer read or shown."""
     if isinstance(recorded, dict):
         retired = wire.RETIRED[wire.AccessCounts] if "counted_blocks" in recorded else ()
         return {key: without_retired(value) for key, value in recorded.items() if key not in retired}

@@ -56,7 +56,7 @@ class NotingDevice(EmulatedDevice):
 
 
 class Judge:
-    """Makes calls, of which the last is EXIT, and collects the answers."""
+    """A judge that makes calls, of which the last is EXIT, and collects the answers."""
 
     def __init__(self, device: EmulatedDevice, kernel: Callable[[], object], observe: Observe | None = None) -> None:
         fd = create_sealed("gate", GATE_BYTES)

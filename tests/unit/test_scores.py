@@ -22,29 +22,29 @@ def ratio(value: float, half: float = 0.01, baseline: str = "eager") -> wire.Spe
     return wire.Speedup(baseline=baseline, ratio=value, ratio_low=value * math.exp(-half), ratio_high=value * math.exp(half))
 
 
-def measured(workload: str, *found: wire.Speedup, times: tuple[int, ...] = (1000, 1010, 990), **fields: object) -> wire.Measurement:
-    made = wire.Measurement(
+def measured(workload: str, *ratios: wire.Speedup, times: tuple[int, ...] = (1000, 1010, 990), **fields: object) -> wire.Measurement:
+    measurement = wire.Measurement(
         workload_id=workload,
         clock=wire.Clock.DEVICE_EVENTS,
         certified=wire.Samples(durations_ns=times),
         bound_ns=2000,
         floor_ns=10,
         baselines={"eager": wire.Samples(durations_ns=(3000,))},
-        speedups=found,
+        speedups=ratios,
     )
-    return replace(made, **fields)  # type: ignore[arg-type]
+    return replace(measurement, **fields)  # type: ignore[arg-type]
 
 
 def covered(rng: random.Random, count: int, between: float, shared: float, *, honest: bool = True) -> float:
-    """How often the truth is in the interval: `count` processes that scatter by `between` beside a noise of 1, all off by `shared`."""
+    """Return how often `count` processes cover the truth; they scatter by `between` beside a noise of 1, all off by `shared`."""
     trials, hits = 2000, 0
     for _ in range(trials):
         off = rng.uniform(-shared, shared)
         # What a process knows of itself: its own noise, from 16 turns, and the bound of what all share.
-        own = [statistics.stdev(rng.gauss(0, 4) for _ in range(16)) / 4 for _ in range(count)]
-        found = [Estimate(off + rng.gauss(0, between) + rng.gauss(0, 1), math.hypot(2.13 * sd, shared)) for sd in own]
-        half = pooled(found).half if honest else statistics.fmean(one.half for one in found)
-        hits += abs(statistics.fmean(one.log for one in found)) <= half
+        deviations = [statistics.stdev(rng.gauss(0, 4) for _ in range(16)) / 4 for _ in range(count)]
+        estimates = [Estimate(off + rng.gauss(0, between) + rng.gauss(0, 1), math.hypot(2.13 * sd, shared)) for sd in deviations]
+        half = pooled(estimates).half if honest else statistics.fmean(estimate.half for estimate in estimates)
+        hits += abs(statistics.fmean(estimate.log for estimate in estimates)) <= half
     return hits / trials
 
 
@@ -83,9 +83,9 @@ def test_a_score_is_the_geometric_mean_over_workloads_and_processes() -> None:
 def test_the_speedup_of_the_report_is_the_score() -> None:
     """A reader finds one figure, not two; and of one process it is what it always was."""
     processes = [[measured("a", ratio(value), ratio(1.0, baseline="compile")), measured("b", ratio(3.0))] for value in (2.0, 2.1, 2.2)]
-    found, scored = {one.baseline: one for one in speedups(processes)}, score(processes, RANKING)
+    by_baseline, scored = {speedup.baseline: speedup for speedup in speedups(processes)}, score(processes, RANKING)
     assert scored is not None
-    eager = found["eager"]
+    eager = by_baseline["eager"]
     assert (eager.ratio, eager.ratio_low, eager.ratio_high) == pytest.approx((scored.value, scored.low, scored.high))
     assert speedups(processes[:1]) == overall(processes[0])
 
@@ -112,8 +112,8 @@ def test_a_workload_without_a_figure_leaves_no_score(spoiled: wire.Measurement) 
 def test_a_time_is_scored_by_its_certified_median() -> None:
     """In nanoseconds, as a geometric mean; its interval is at least that of the best known speedup, and that of its own ranks."""
     calm = [measured("a", ratio(2.0, 0.05), ratio(1.5, 0.01, "compile"), times=(1000,) * 25), measured("b", ratio(2.0), times=(4000,) * 25)]
-    found = score([calm], TIMES)
-    assert found is not None and found.value == pytest.approx(2000.0) and found.high == pytest.approx(2000.0 * math.exp(0.01))
+    result = score([calm], TIMES)
+    assert result is not None and result.value == pytest.approx(2000.0) and result.high == pytest.approx(2000.0 * math.exp(0.01))
     wild = score([[measured("a", ratio(2.0), times=(700, 1000, 1500))]], TIMES)
     assert wild is not None and (wild.low, wild.high) == pytest.approx((1000.0 / 1.5, 1500.0))
 
@@ -131,7 +131,7 @@ def test_rows_hold_the_samples_of_all_processes() -> None:
         measured("a", ratio(2.0), times=(1100,), bound_ns=3, disturbed=True),
         measured("a", ratio(2.0), times=(1000,), bound_ns=2, reported=wire.Samples(durations_ns=(3,)), reported_confirmed=True),
     ]
-    (row,) = merged([[one] for one in rows])
+    (row,) = merged([[measurement] for measurement in rows])
     assert row.certified.durations_ns == (900, 1100, 1000) and row.baselines["eager"].durations_ns == (3000,) * 3
     assert row.reported is not None and row.reported.durations_ns == (1, 3) and not row.reported_confirmed
     assert row.disturbed and not row.baseline_slowed and row.bound_ns == 2

@@ -38,7 +38,7 @@ DOF = 5  # of the noise
 
 
 @pytest.mark.parametrize(
-    ("taken", "limit", "quiet", "sampled", "bias", "precision", "end"),
+    ("turn_count", "limit", "quiet", "sampled", "bias", "precision", "end"),
     [
         (12, 60, True, 0.008, 0.0045, 0.01, "width"),
         (12, 60, True, 0.009, 0.0045, 0.01, None),  # hypot(0.009, 0.0045) is over 0.01
@@ -63,9 +63,9 @@ DOF = 5  # of the noise
         (5, 60, True, 0.001, 0.0, 0.01, None),
     ],
 )
-def test_when_turns_end(taken: int, limit: int, quiet: bool, sampled: float, bias: float, precision: float, end: str | None) -> None:
+def test_when_turns_end(turn_count: int, limit: int, quiet: bool, sampled: float, bias: float, precision: float, end: str | None) -> None:
     """At a look where the interval is as narrow as asked, or as the clock allows; else with the last turn that there is time for."""
-    outcome = end_of(taken, limit, InterimEstimate(quiet=quiet, widths=(HalfWidth(sampled=sampled, bias=bias),)), precision)
+    outcome = end_of(turn_count, limit, InterimEstimate(quiet=quiet, widths=(HalfWidth(sampled=sampled, bias=bias),)), precision)
     assert outcome == (None if end is None else MeasurementEnd(end))
 
 
@@ -142,7 +142,7 @@ class Scenario:
     precision: float = 0.01
 
     def turns(self, noise: random.Random) -> list[float]:
-        """Sixty, of equal kernels."""
+        """Return sixty turns of equal kernels."""
         start, drift, last = noise.gauss(0, self.process), noise.choice((-1, 1)) * self.drift, 0.0
         outcome = []
         for turn in range(LOOKS[-1]):
@@ -161,7 +161,7 @@ Change = Callable[[list[float], random.Random], list[float]]
 
 
 def ruled(allowance: LookAllowance) -> Stop:
-    """By the rule."""
+    """Return a stop by the rule."""
 
     def stop(logs: Sequence[float], of: Scenario) -> tuple[int, float]:
         for count in LOOKS:
@@ -195,7 +195,7 @@ class Outcome:
 
 @cache
 def gradings(of: Scenario) -> list[list[float]]:
-    """The same for every rule."""
+    """Return gradings, the same for every rule."""
     return [of.turns(random.Random(seed)) for seed in range(GRADINGS)]
 
 
@@ -204,11 +204,11 @@ def simulated(of: Scenario, stop: Stop, change: Change = lambda logs, _: logs, t
     won = missed = turns = 0
     for seed, grading in enumerate(gradings(of)[:count]):
         logs = change(grading, random.Random(seed))
-        taken, half = stop(logs, of)
-        mean = math.fsum(logs[:taken]) / taken
+        turn_count, half = stop(logs, of)
+        mean = math.fsum(logs[:turn_count]) / turn_count
         won += mean - half > WIN
         missed += abs(mean - truth) > half
-        turns += taken
+        turns += turn_count
     return Outcome(winners=won / count, misses=missed / count, turns=turns / count)
 
 

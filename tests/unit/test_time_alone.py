@@ -100,14 +100,14 @@ def test_what_is_not_the_protocols_is_known_by_the_probe(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(("copied_ns", "expected_ns"), [(-3_000, 3_000 - TOUCH_NS), (1_600, -TOUCH_NS)])
 def test_a_null_run_does_not_copy_more_quickly_than_the_probe(monkeypatch: pytest.MonkeyPatch, copied_ns: int, expected_ns: int) -> None:
-    """It finds its outputs cold. Where they are a few bytes, the probe's copy seemed to take 1.6 us longer on an H200: PyTorch's took no
+    """Null runs' outputs are cold. Where they are a few bytes, the probe's copy seemed to take 1.6 us longer on an H200: PyTorch's took no
     longer than a null run's, and its sum of 24 MB seemed to be faster by that."""
     _, times = alone(monkeypatch, slow_from(10_000, copied_ns=copied_ns), longest=24)
     assert times.null_work_ns == {False: -TOUCH_NS, True: expected_ns}
 
 
 def test_a_probe_that_returns_its_outputs_has_a_do_bench_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It writes to other memory; else a microsecond there would be the protocol's."""
+    """The probe writes to other memory; else a microsecond there would be the protocol's."""
     _, times = alone(monkeypatch, slow_from(10_000), longest=24, returned_ns=1_000)
     assert times.null_work_ns == {False: -TOUCH_NS, True: 1_000 - TOUCH_NS}
 

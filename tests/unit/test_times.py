@@ -21,7 +21,7 @@ def samples(*durations_ns: int) -> wire.Samples:
 
 def measured(claim_ns: int | None, certified_ns: int, **fields: object) -> wire.Measurement:
     """Times as an H200 gives them for 201 MB, at least 37 us of work."""
-    made = wire.Measurement(
+    measurement = wire.Measurement(
         workload_id="n4096",
         clock=wire.Clock.DEVICE_EVENTS,
         certified=samples(certified_ns),
@@ -33,7 +33,7 @@ def measured(claim_ns: int | None, certified_ns: int, **fields: object) -> wire.
         moved_bytes=400_000_000,
         flops=40_000_000_000,
     )
-    return replace(made, **fields)  # type: ignore[arg-type]
+    return replace(measurement, **fields)  # type: ignore[arg-type]
 
 
 def reason(*measurements: wire.Measurement) -> str:
@@ -47,8 +47,8 @@ def reason(*measurements: wire.Measurement) -> str:
 def test_a_claim_below_the_physical_floor_is_disqualified() -> None:
     decision = impossible([measured(50_000, 60_000)])
     assert decision is not None and decision[:2] == (Verdict.DISQUALIFIED, "BELOW_PHYSICAL_FLOOR")
-    for told in ("50 us", "100 us", "400 MB", "40 Gflop", "'n4096'"):
-        assert told in decision[2]
+    for figure in ("50 us", "100 us", "400 MB", "40 Gflop", "'n4096'"):
+        assert figure in decision[2]
     # 5 us claimed, 3 ms seen: a side stream that do_bench does not see, told before the floor, with what an honest author has to do.
     decision = impossible([measured(5_000, 3_000_000)])
     assert decision is not None and decision[1] == "TIMING_TAMPERED" and "stream" in decision[2]
@@ -109,8 +109,8 @@ def test_a_host_that_sees_its_own_baseline_wrong_accuses_nobody() -> None:
     assert reason(measured(200_000, 45_000_000, **quiet)) == "TIMING_TAMPERED"
     assert reason(measured(200_000, 45_000_000, **busy)) == ""
     assert reason(measured(200_000, 150_000_000, **busy)) == "TIMING_TAMPERED"
-    other = {**busy, "clock": wire.Clock.DEVICE_EVENTS, "physical_floor_ns": None}
-    assert reason(measured(200_000, 45_000_000, **other)) == "TIMING_TAMPERED"  # a device's clock does not depend on the host
+    by_device_clock = {**busy, "clock": wire.Clock.DEVICE_EVENTS, "physical_floor_ns": None}
+    assert reason(measured(200_000, 45_000_000, **by_device_clock)) == "TIMING_TAMPERED"  # a device's clock does not depend on the host
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ def test_heat_and_power_brake_are_flagged_and_a_power_cap_is_not(reasons: str, r
 
 
 def test_shares_are_of_the_certified_time() -> None:
-    one = measured(None, 200_000)
-    assert bandwidth_share(one, CEILINGS) == pytest.approx(0.5)
-    assert peak_share(one, CEILINGS, "float32") == pytest.approx(0.5)
-    assert peak_share(one, CEILINGS, "int64") is None and bandwidth_share(one, {}) is None
+    measurement = measured(None, 200_000)
+    assert bandwidth_share(measurement, CEILINGS) == pytest.approx(0.5)
+    assert peak_share(measurement, CEILINGS, "float32") == pytest.approx(0.5)
+    assert peak_share(measurement, CEILINGS, "int64") is None and bandwidth_share(measurement, {}) is None
     assert bandwidth_share(measured(None, -5), CEILINGS) is None
 
 
@@ -165,13 +165,13 @@ def test_one_measurement_raises_a_flag_for_all(fields: dict[str, object], flag: 
 def test_workloads_are_summed_up_by_the_geometric_mean() -> None:
     """Of each baseline that every workload has, and where the interval means something."""
 
-    def one(baseline: str, ratio: float, spread: float = 1.5) -> wire.Speedup:
+    def speedup(baseline: str, ratio: float, spread: float = 1.5) -> wire.Speedup:
         return wire.Speedup(baseline=baseline, ratio=ratio, ratio_low=ratio / spread, ratio_high=ratio * spread)
 
-    first = measured(None, 1, speedups=(one("eager", 1.0), one("compile", 3.0)))
-    found = overall([first, measured(None, 1, speedups=(one("eager", 4.0),))])
-    assert [(each.baseline, pytest.approx(each.ratio)) for each in found] == [("eager", 2.0)]
-    assert (found[0].ratio_low, found[0].ratio_high) == (pytest.approx(2.0 / 1.5), pytest.approx(3.0))
-    assert overall([measured(None, 1, speedups=(one("eager", 1.0, spread=2.1),))]) == ()
+    first = measured(None, 1, speedups=(speedup("eager", 1.0), speedup("compile", 3.0)))
+    overall_speedups = overall([first, measured(None, 1, speedups=(speedup("eager", 4.0),))])
+    assert [(mean.baseline, pytest.approx(mean.ratio)) for mean in overall_speedups] == [("eager", 2.0)]
+    assert (overall_speedups[0].ratio_low, overall_speedups[0].ratio_high) == (pytest.approx(2.0 / 1.5), pytest.approx(3.0))
+    assert overall([measured(None, 1, speedups=(speedup("eager", 1.0, spread=2.1),))]) == ()
     assert overall([measured(None, 1)]) == ()
     assert (median(samples(40, 10, 20, 30)), median(samples(7))) == (25.0, 7.0)  # of an even count it lies between

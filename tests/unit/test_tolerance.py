@@ -33,7 +33,7 @@ def compared(
 
 @pytest.fixture
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
-    """By its name, for torch is imported after collection."""
+    """Return a dtype by its name, for torch is imported after collection."""
     return getattr(torch, request.param)
 
 

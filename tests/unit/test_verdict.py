@@ -17,8 +17,8 @@ LOADED = wire.Load(outcome=LoadOutcome.LOADED)
 FINISHED = wire.Finished(job_id="j")
 
 
-def trial(workload: str, outcome: TrialOutcome = TrialOutcome.PASSED, **more: object) -> wire.Trial:
-    return wire.Trial(workload_id=workload, phase=more.pop("phase", TrialPhase.VERIFY), index=0, outcome=outcome, **more)  # type: ignore[arg-type]
+def trial(workload: str, outcome: TrialOutcome = TrialOutcome.PASSED, **fields: object) -> wire.Trial:
+    return wire.Trial(workload_id=workload, phase=fields.pop("phase", TrialPhase.VERIFY), index=0, outcome=outcome, **fields)  # type: ignore[arg-type]
 
 
 def timed(**fields: object) -> wire.Measurement:
@@ -155,8 +155,8 @@ def test_an_extension_that_did_not_build_is_told_first() -> None:
     """Whatever the verdict on what the module does without it."""
     built = replace(BUILT, unbuilt="'mine' (k.py:6: error: expected ';')")
     for facts in ((built, *GOOD[1:]), (built, *GOOD[1:-1], trial("b", TrialOutcome.MISMATCHED), FINISHED)):
-        told = "Without its extension 'mine' (k.py:6: error: expected ';'), which did not build: "
-        assert fold(facts).summary == told + fold((BUILT, *facts[1:])).summary
+        prefix = "Without its extension 'mine' (k.py:6: error: expected ';'), which did not build: "
+        assert fold(facts).summary == prefix + fold((BUILT, *facts[1:])).summary
 
 
 def test_parameters_that_contradict_the_problem_are_told_of_a_kernel_that_fails() -> None:
@@ -168,8 +168,8 @@ def test_parameters_that_contradict_the_problem_are_told_of_a_kernel_that_fails(
 
 
 def test_a_claim_far_below_the_clock_is_disqualified() -> None:
-    seen, claimed = wire.Samples(durations_ns=(100_000_000, 110_000_000)), wire.Samples(durations_ns=(1,))
-    measurement = timed(clock=wire.Clock.HOST, certified=seen, bound_ns=100_000_000, reported=claimed)
+    certified, claimed = wire.Samples(durations_ns=(100_000_000, 110_000_000)), wire.Samples(durations_ns=(1,))
+    measurement = timed(clock=wire.Clock.HOST, certified=certified, bound_ns=100_000_000, reported=claimed)
     report = fold((*GOOD[:-1], measurement, FINISHED))
     assert (report.verdict, report.reason) == (Verdict.DISQUALIFIED, "TIMING_TAMPERED")
     honest = replace(measurement, reported=wire.Samples(durations_ns=(90_000_000,)))
@@ -178,8 +178,8 @@ def test_a_claim_far_below_the_clock_is_disqualified() -> None:
 
 def test_a_time_that_the_device_can_not_reach_is_disqualified() -> None:
     """The rules are those of `grader.verdict.timing_audit`; nothing is left of the times, and an honest neighbour does not save it."""
-    seen, claimed = wire.Samples(durations_ns=(1_200_000,)), wire.Samples(durations_ns=(1_190_000,))
-    honest = timed(certified=seen, bound_ns=1_200_000, reported=claimed, physical_floor_ns=1_000_000)
+    certified, claimed = wire.Samples(durations_ns=(1_200_000,)), wire.Samples(durations_ns=(1_190_000,))
+    honest = timed(certified=certified, bound_ns=1_200_000, reported=claimed, physical_floor_ns=1_000_000)
     assert fold((*GOOD[:-1], honest, FINISHED)).verdict is Verdict.ACCEPTED
     impossible = replace(honest, reported=wire.Samples(durations_ns=(700_000,)))
     report = fold((*GOOD[:-1], honest, impossible, FINISHED))
@@ -188,7 +188,7 @@ def test_a_time_that_the_device_can_not_reach_is_disqualified() -> None:
 
 
 def test_a_rejected_kernel_has_no_speedup() -> None:
-    """It is wrong before it is too fast: a kernel that computes nothing can be fast, and a wrong answer says more."""
+    """The kernel is wrong before it is too fast: a kernel that computes nothing can be fast, and a wrong answer says more."""
     speedup = wire.Speedup(baseline="eager", ratio=150.0, ratio_low=149.0, ratio_high=151.0)
     measurement = timed(clock=wire.Clock.HOST, certified=wire.Samples(durations_ns=(1000,)), bound_ns=1000, speedups=(speedup,))
     for fast in (measurement, timed(physical_floor_ns=1_000_000)):
@@ -235,7 +235,7 @@ def three(**changed: object) -> list[list[wire.Fact]]:
 
 
 def folded(processes: list[list[wire.Fact]], ranking: Ranking | None = RANKING) -> Report:
-    return fold([BUILT, *(fact for one in processes for fact in one)], ranking)
+    return fold([BUILT, *(fact for process_facts in processes for fact in process_facts)], ranking)
 
 
 def test_three_good_processes_are_accepted_with_a_score() -> None:
@@ -251,8 +251,8 @@ def test_three_good_processes_are_accepted_with_a_score() -> None:
 @pytest.mark.parametrize("missing", [2, 3, 4, 6, 7])
 def test_what_one_process_lacks_no_other_makes_up_for(spoiled: int, missing: int) -> None:
     processes = three()
-    taken = processes[spoiled].pop(missing)
-    processes[(spoiled + 1) % 3].insert(missing, taken)
+    lost_fact = processes[spoiled].pop(missing)
+    processes[(spoiled + 1) % 3].insert(missing, lost_fact)
     report = folded(processes)
     assert (report.verdict, report.reason) == (Verdict.RUNTIME_ERROR, "INCOMPLETE")
     assert report.score is None and report.measurements == ()
@@ -325,8 +325,8 @@ def practice(certified: int, *, eager: int = 3000, clock: wire.Clock = wire.Cloc
 def test_the_emulated_device_has_a_score_for_practice(kind: ScoreKind, score: tuple[float, float, float]) -> None:
     """Of medians that its clock did not resolve, from the least process to the greatest."""
     processes = three()
-    for one, certified in zip(processes, (500, 1000, 2000), strict=True):
-        one[7] = practice(certified)
+    for process_facts, certified in zip(processes, (500, 1000, 2000), strict=True):
+        process_facts[7] = practice(certified)
     report = folded(processes, Ranking(score_kind=kind))
     assert report.score is not None and astuple(report.score) == pytest.approx(score)
     assert "PRACTICE_SCORE" in report.flags and "NOT_SCORED" not in report.flags
@@ -339,12 +339,12 @@ def test_the_emulated_device_has_a_score_for_practice(kind: ScoreKind, score: tu
 def test_no_other_score_is_for_practice(row: wire.Measurement) -> None:
     """A GPU's clock that resolved nothing says nothing; what has no time has no score. The control: no time is its bound."""
     processes = three()
-    for one in processes:
-        one[7] = practice(0)
-    found = folded(processes).score
-    assert found is not None and found.value == pytest.approx(3.0)
+    for process_facts in processes:
+        process_facts[7] = practice(0)
+    practice_score = folded(processes).score
+    assert practice_score is not None and practice_score.value == pytest.approx(3.0)
     processes[1][7] = replace(practice(0), baselines={}, reported_baselines=practice(0).baselines)
-    assert folded(processes).score == found
+    assert folded(processes).score == practice_score
     processes[1][7] = replace(practice(0, eager=0), bound_ns=-5)
     assert folded(processes).score is not None  # both took as long as the clock itself
     processes[1][7] = row

@@ -55,7 +55,7 @@ def at(*index: Any) -> Damage:
     return damage
 
 
-def each(*damages: Damage) -> Damage:
+def combined(*damages: Damage) -> Damage:
     def damage(output: torch.Tensor) -> None:
         for part in damages:
             part(output)
@@ -159,7 +159,7 @@ PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
     ((1000,), at(slice(992, None)), "in the last 8 of 1000 elements, from element 992 on, the last multiple of 32.", "partial tile"),
     (
         (100, 200),
-        each(at(slice(96, None)), at(..., slice(192, None))),
+        combined(at(slice(96, None)), at(..., slice(192, None))),
         "in the last 4 of 100 rows, from row 96 on, the last multiple of 32 or in the last 8 of 200 columns, from column 192 on, the last "
         "multiple of 64.",
         "partial tile",
@@ -171,8 +171,8 @@ PHRASES: list[tuple[tuple[int, ...], Damage, str, str]] = [
         "the last 132 of 20100 elements in memory order, from element 19968 on, the last multiple of",
         "t",
     ),
-    ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1)), "in the first or last row or in the first or last column.", "padding"),
-    ((1000,), each(at(slice(0, 2)), at(slice(-2, None))), "in the first or last 2 elements.", "padding"),
+    ((40, 40), combined(at(0), at(-1), at(..., 0), at(..., -1)), "in the first or last row or in the first or last column.", "padding"),
+    ((1000,), combined(at(slice(0, 2)), at(slice(-2, None))), "in the first or last 2 elements.", "padding"),
     ((64, 128), at(..., slice(3, None, 4)), "in every 4th column, from column 3 on.", "4 neighbouring elements"),
     ((64, 320), at(..., slice(31, None, 32)), "in every 32nd column, from column 31 on.", "lane of each warp"),
     ((64, 300), at(..., slice(0, None, 5)), "in every 5th column, from column 0 on.", ""),
@@ -201,7 +201,7 @@ def test_a_pattern_is_said_in_words(shape: tuple[int, ...], damage: Damage, phra
         ((97, 200), at(96), "in the last row (96", "one too small"),
         ((223, 781), in_memory(-3, None), "the last 3 of 174163 elements in memory order, from element 174160 on, the last mul", "vectors"),
         ((1000,), at(999), "in the last element", "one too small"),
-        ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1)), "first or last row", "skips elements"),
+        ((40, 40), combined(at(0), at(-1), at(..., 0), at(..., -1)), "first or last row", "skips elements"),
         ((64, 64), above_the_diagonal, "are those above the diagonal.", "zeros too"),
         ((4, 32, 32), at(2), "in batch 2 of 4.", ""),
     ],
@@ -220,15 +220,15 @@ def test_what_was_not_written_has_other_causes(shape: tuple[int, ...], damage: D
         ((64, 64), by_chance(0.3)),
         ((64, 64), a_checkerboard),
         ((512, 512), a_checkerboard),
-        ((64, 64), each(at(3, 5), at(60, 2), at(17, 40))),  # too few
-        ((300, 300), each(above_the_diagonal, at(200, 3))),
-        ((64, 64), each(on_the_diagonal, at(60, 3))),
-        ((100, 200), each(at(slice(96, None)), at(3, 5))),
-        ((64, 128), each(at(..., slice(3, None, 4)), at(..., 1))),
-        ((4, 32, 32), each(at(2), at(0, 3, 5))),
-        ((40, 40), each(at(0), at(-1), at(..., 0), at(..., -1), at(20, 20))),
-        ((64, 129), each(in_memory(2, None, 4), at(0, 1))),
-        ((100, 200), each(at(slice(96, None)), at(..., slice(192, None)), at(3, 5))),
+        ((64, 64), combined(at(3, 5), at(60, 2), at(17, 40))),  # too few
+        ((300, 300), combined(above_the_diagonal, at(200, 3))),
+        ((64, 64), combined(on_the_diagonal, at(60, 3))),
+        ((100, 200), combined(at(slice(96, None)), at(3, 5))),
+        ((64, 128), combined(at(..., slice(3, None, 4)), at(..., 1))),
+        ((4, 32, 32), combined(at(2), at(0, 3, 5))),
+        ((40, 40), combined(at(0), at(-1), at(..., 0), at(..., -1), at(20, 20))),
+        ((64, 129), combined(in_memory(2, None, 4), at(0, 1))),
+        ((100, 200), combined(at(slice(96, None)), at(..., slice(192, None)), at(3, 5))),
     ],
 )
 def test_one_element_outside_of_a_pattern_is_enough_to_say_nothing(shape: tuple[int, ...], damage: Damage) -> None:
@@ -258,7 +258,7 @@ def test_a_result_with_zeros_is_no_pattern_where_few_others_are_right(share: flo
     reference = right(256, 256)
     assert describe(trial_of(reference.tril(), damage)) == ""
     if share > 0.9:
-        with_zeros = each(damage, lambda output: output.add_(reference.triu(1)))
+        with_zeros = combined(damage, lambda output: output.add_(reference.triu(1)))
         assert "below the diagonal" in describe(trial_of(reference, with_zeros))
 
 
