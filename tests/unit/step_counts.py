@@ -1,4 +1,4 @@
-"""Counts the steps of code that reads a text, so that a test of its complexity needs no clock."""
+"""Count the steps of code that reads a text, so that a test of its complexity needs no clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEGATED = {
 
 
 def call_steps(call: Callable[[], object]) -> int:
-    """How many lines of Python a call executes, and how many characters its functions return. Finalizers of garbage are not counted."""
+    """Count the lines of Python that a call executes, and the characters that its functions return, but no finalizers of garbage."""
     count = 0
 
     def trace(frame: Any, event: str, argument: object) -> Any:
@@ -45,7 +45,7 @@ def call_steps(call: Callable[[], object]) -> int:
 
 
 def pattern_steps(pattern: re.Pattern[str], text: str, spans: list[tuple[int, int]] | None = None) -> int:
-    """How many characters and places a backtracking matcher tries to find all matches in a text. spans: gets where they are."""
+    """Count the characters and places that a backtracking matcher tries to find all matches in a text. spans: gets where they are."""
     matcher, place = _Matcher(pattern, text), 0
     while place <= len(text):
         end = next(matcher.ends(matcher.tree, place), None)
@@ -59,7 +59,7 @@ def pattern_steps(pattern: re.Pattern[str], text: str, spans: list[tuple[int, in
 
 
 class _Matcher:
-    """Matches as `re` does, but goes back in a repetition by whole turns only."""
+    """A matcher like that of `re`, which goes back in a repetition by whole turns only."""
 
     def __init__(self, pattern: re.Pattern[str], text: str) -> None:
         source = pattern.pattern
@@ -68,7 +68,7 @@ class _Matcher:
         self.flags = pattern.flags
 
     def ends(self, nodes: Sequence[Any], place: int) -> Iterator[int]:
-        """Where a match of these nodes, one after the other, can end."""
+        """Yield the places where a match of these nodes, one after the other, can end."""
         if not nodes:
             yield place
             return
@@ -76,7 +76,7 @@ class _Matcher:
             yield from self.ends(nodes[1:], end)
 
     def node_ends(self, node: Any, place: int) -> Iterator[int]:
-        """Where a match of a node can end, the preferred place first."""
+        """Yield the places where a match of a node can end, the preferred place first."""
         self.steps += 1
         kind, argument = node
         if kind is op.BRANCH:
@@ -107,20 +107,20 @@ class _Matcher:
         starts = [place] if direction > 0 else range(max(place - 10, 0), place + 1)
         return any(direction > 0 or end == place for start in starts for end in self.ends(list(nodes), start))
 
-    def repeated(self, kind: Any, least: int, most: Any, body: Any, place: int) -> Iterator[int]:
-        found, body = [place], list(body)
+    def repeated(self, kind: Any, least: int, limit: Any, body: Any, place: int) -> Iterator[int]:
+        ends, body = [place], list(body)
         if kind is op.MIN_REPEAT:
             while True:
-                if len(found) > least:
-                    yield found[-1]
-                end = next(self.ends(body, found[-1]), None) if len(found) <= int(most) else None
-                if end is None or end == found[-1]:
+                if len(ends) > least:
+                    yield ends[-1]
+                end = next(self.ends(body, ends[-1]), None) if len(ends) <= int(limit) else None
+                if end is None or end == ends[-1]:
                     return
-                found.append(end)
-        while len(found) <= int(most) and (end := next(self.ends(body, found[-1]), found[-1])) != found[-1]:
-            found.append(end)
-        kept = found[least:]
-        for end in reversed(kept[-1:] if kind is op.POSSESSIVE_REPEAT else kept):
+                ends.append(end)
+        while len(ends) <= int(limit) and (end := next(self.ends(body, ends[-1]), ends[-1])) != ends[-1]:
+            ends.append(end)
+        candidates = ends[least:]
+        for end in reversed(candidates[-1:] if kind is op.POSSESSIVE_REPEAT else candidates):
             self.steps += 1
             yield end
 

@@ -24,7 +24,7 @@ def test_an_expression_has_its_value(text, value):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("4 *", "is not an expression"),
         ("n * k", "'k', which is not an axis; the axes are m, n"),
@@ -53,8 +53,8 @@ def test_an_expression_has_its_value(text, value):
         ("n\0", "is not an expression"),
     ],
 )
-def test_what_is_no_such_expression_says_why(text, said):
-    with pytest.raises(ExpressionInvalid, match=said):
+def test_what_is_no_such_expression_says_why(text, message):
+    with pytest.raises(ExpressionInvalid, match=message):
         evaluate(text, {"n": 5, "m": 3})
 
 

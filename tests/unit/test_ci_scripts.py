@@ -39,8 +39,8 @@ def test_two_runs_at_once_do_not_share_one(use, tmp_path):
     with (tmp_path / "venv-a.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         words = ["bash", "-c", SCRIPT, "-", str(tmp_path), "a"]
-        done = subprocess.run(words, cwd=ROOT, env=bare(), capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout == f"another run uses {tmp_path}/venv-a; making .venv\nVENV=\n"
+        process = subprocess.run(words, cwd=ROOT, env=bare(), capture_output=True, text=True, check=True, timeout=300)
+    assert process.stdout == f"another run uses {tmp_path}/venv-a; making .venv\nVENV=\n"
 
 
 @pytest.mark.parametrize(("code", "words"), [("0", "make lint passed in 5 s"), ("2", "what lint says"), (None, "it was killed")])
@@ -50,7 +50,7 @@ def test_a_command_beside_the_tests_is_waited_for_and_its_failure_is_shown(tmp_p
     if code is not None:
         (tmp_path / "lint.seconds").write_text("5\n")
         (tmp_path / "lint.code").write_text(f"{code}\n")
-    done = subprocess.run([".ci/await", str(tmp_path), "lint"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == (0 if code == "0" else 1)
-    assert words in done.stdout
-    assert ("what lint says" in done.stdout) == (code != "0")
+    process = subprocess.run([".ci/await", str(tmp_path), "lint"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert process.returncode == (0 if code == "0" else 1)
+    assert words in process.stdout
+    assert ("what lint says" in process.stdout) == (code != "0")

@@ -37,14 +37,14 @@ def test_collection_imports_no_package_that_only_tests_need() -> None:
     """Each process of a run would pay for it, two seconds of CPU for torch; the failure shows who imported it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GRADER_TEST_"))}
     command = [sys.executable, "-c", COLLECT, "numba,numpy,torch,triton"]
-    done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["status"] == pytest.ExitCode.OK, done.stdout[-4000:] + done.stderr[-4000:]
-    assert not found["loaded"], json.dumps(found["loaded"], indent=1)
+    process = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+    collection = json.loads(process.stdout.splitlines()[-1])
+    assert collection["status"] == pytest.ExitCode.OK, process.stdout[-4000:] + process.stderr[-4000:]
+    assert not collection["loaded"], json.dumps(collection["loaded"], indent=1)
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Those of a module that are executed while it is collected."""
+    """Yield the statements of a module that are executed while it is collected."""
     for statement in body:
         if not (isinstance(statement, ast.If) and ast.unparse(statement.test) == "AFTER_COLLECTION"):
             yield statement
@@ -59,9 +59,9 @@ def test_what_a_module_leaves_out_is_missed_by_no_other() -> None:
     assert ROOT / "tests" / "unit" / "test_lane.py" in deferring
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in deferring}
     for path, body in trees.items():
-        imports = [one for one in _statements(body) if isinstance(one, ast.ImportFrom | ast.Import)]
-        named = {alias.name for one in imports for alias in one.names}
-        named |= {one.module for one in imports if isinstance(one, ast.ImportFrom) and one.module is not None}
+        imports = [statement for statement in _statements(body) if isinstance(statement, ast.ImportFrom | ast.Import)]
+        named = {alias.name for statement in imports for alias in statement.names}
+        named |= {statement.module for statement in imports if isinstance(statement, ast.ImportFrom) and statement.module is not None}
         assert not named & modules, f"{path} imports {named & modules}; do it in `if AFTER_COLLECTION:`"
     for path in deferring:
         assert path.name.startswith("test_"), f"{path} is no test module: nothing executes what it leaves out"

@@ -1,4 +1,4 @@
-"""What a compiler's log says of single lines, as records. The texts are those of nvcc 13.0, g++ 12.2 and our own builder."""
+"""Records of a compiler's log, by line of the source. The texts are those of nvcc 13.0, g++ 12.2 and our own builder."""
 
 import pytest
 
@@ -166,8 +166,8 @@ kernel.py:3:0: note: asked for here
 @pytest.mark.parametrize(("log", "records"), RECORDS.items(), ids=range(len(RECORDS)))
 def test_what_compilers_say_of_a_line_is_a_record(log: str, records: str) -> None:
     """Of each compiler."""
-    found = compiler_diagnostics(log)
-    assert "".join(f"{one.file}:{one.line}:{one.column}: {one.severity}: {one.message}\n" for one in found) == records
+    entries = compiler_diagnostics(log)
+    assert "".join(f"{record.file}:{record.line}:{record.column}: {record.severity}: {record.message}\n" for record in entries) == records
 
 
 @pytest.mark.parametrize(
@@ -195,24 +195,24 @@ def test_what_compilers_say_of_a_line_is_a_record(log: str, records: str) -> Non
 )
 def test_a_file_is_named_as_it_was_submitted(named: str, file: str) -> None:
     """No path of a box or of its host is shown: what is not the submission's is called by its base name, in angle brackets."""
-    assert [one.file for one in compiler_diagnostics(f"{named}:3:1: error: no\n")] == [file]
+    assert [diagnostic.file for diagnostic in compiler_diagnostics(f"{named}:3:1: error: no\n")] == [file]
 
 
 def test_records_are_plain_and_bounded() -> None:
     """No colours, no control characters, no text that runs backwards; names and sentences are cut."""
-    [one] = compiler_diagnostics("kernel.cu:1:2: error: \x1b[31mred\x1b[0m\x07 \u202eback\x00wards\t!\r\n")
-    assert one.message == "red backwards !"
+    [diagnostic] = compiler_diagnostics("kernel.cu:1:2: error: \x1b[31mred\x1b[0m\x07 \u202eback\x00wards\t!\r\n")
+    assert diagnostic.message == "red backwards !"
     long = compiler_diagnostics(f"{'d/' * 90}{'x' * 50}.cu:1:2: error: {'y' * 1000}\n{'d/' * 40}k.cu:1:2: error: no")
-    assert [(len(one.file) <= FILE_LIMIT_CHARS, len(one.message)) for one in long] == [(True, MESSAGE_LIMIT_CHARS), (True, 2)]
+    assert [(len(entry.file) <= FILE_LIMIT_CHARS, len(entry.message)) for entry in long] == [(True, MESSAGE_LIMIT_CHARS), (True, 2)]
     assert compiler_diagnostics("kernel.cu:9999999999:1: error: no") == ()
 
 
 def test_of_many_the_errors_are_kept_in_their_order() -> None:
     """A flood of warnings hides no error; the control has fewer, and loses nothing."""
     flood = "".join(f"kernel.cu:{line}:1: warning: w\n" for line in range(1, 101))
-    found = compiler_diagnostics(f"kernel.cu:7:1: error: first\n{flood}kernel.cu:200:1: error: last\n")
-    assert len(found) == DIAGNOSTIC_LIMIT and (found[0].line, found[1].line, found[-1].line) == (7, 1, 200)
-    assert [one.severity for one in found].count(Severity.ERROR) == 2
+    diagnostics = compiler_diagnostics(f"kernel.cu:7:1: error: first\n{flood}kernel.cu:200:1: error: last\n")
+    assert len(diagnostics) == DIAGNOSTIC_LIMIT and (diagnostics[0].line, diagnostics[1].line, diagnostics[-1].line) == (7, 1, 200)
+    assert [diagnostic.severity for diagnostic in diagnostics].count(Severity.ERROR) == 2
     assert len(compiler_diagnostics(flood[: flood.index("kernel.cu:11:")])) == 10
 
 

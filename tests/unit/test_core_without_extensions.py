@@ -14,7 +14,7 @@ IMPORT = re.compile(r"^\s*(from|import) grader_extensions\b|[\"']grader_extensio
 
 
 def test_no_test_of_the_core_imports_an_extension():
-    """It belongs into the tests of that extension, or takes a made-up part. Tests for a GPU run with all extensions.
+    """Such a test belongs to the tests of that extension, or takes a made-up part. Tests for a GPU run with all extensions.
 
     The controls: an import, and one by name."""
     assert IMPORT.search("if True:\n    from grader_extensions.web import pages") and IMPORT.search(

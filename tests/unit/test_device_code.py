@@ -76,8 +76,8 @@ def host(x): pass
 def test_device_code_of_a_python_module_is_its_own(tmp_path: Path) -> None:
     """Triton's and Numba's functions, and the kernels of the extensions that were compiled from its strings."""
     artifact = archive(tmp_path, SOURCE, mine=fat_object("_ZN4mine5tiledILi32EEEvPf"))
-    own = ("add_kernel", "add_kernel_0d1d2de", "cudapy::submission::scale", "later", "mine::tiled")
-    assert from_run("\n".join(f"kernel {name}" for name in own), artifact) == ()
+    kernels = ("add_kernel", "add_kernel_0d1d2de", "cudapy::submission::scale", "later", "mine::tiled")
+    assert from_run("\n".join(f"kernel {name}" for name in kernels), artifact) == ()
     assert from_run("kernel host\nkernel tile\nkernel iled", artifact) == ("the kernel host", "the kernel tile", "the kernel iled")
 
 
@@ -143,7 +143,7 @@ def test_names_that_share_their_text_are_refused() -> None:
 
 
 def test_extensions_of_a_python_module_are_looked_at_as_well(tmp_path: Path) -> None:
-    """What they want of libraries stands in their symbols, whatever thread calls it. Control: a name in the source says nothing."""
+    """Symbols tell which functions of libraries an extension calls, in any thread. Control: a name in the source says nothing."""
     (tmp_path / "wanting.s").write_text(".weak cublasSgemm_v2\n.quad cublasSgemm_v2\n")
     run(["gcc", "-shared", "-nostdlib", "wanting.s", "-o", "wanting.so"], cwd=tmp_path, check=True)
     assert from_symbols(archive(tmp_path, "cublasSgemm_v2"))[0] == ()

@@ -48,8 +48,8 @@ def block(name, language):
 
 def fields(model):
     """Every field with its default; what problem.toml may leave to the judge's side has the default that it has there."""
-    there = {one.name: one.default for one in dataclasses.fields(wire.Distribution)} if model is native.DistributionSchema else {}
-    return {key: one.default if one.default is not None else there.get(key) for key, one in model.model_fields.items()}
+    there = {field.name: field.default for field in dataclasses.fields(wire.Distribution)} if model is native.DistributionSchema else {}
+    return {key: field.default if field.default is not None else there.get(key) for key, field in model.model_fields.items()}
 
 
 @pytest.mark.parametrize(("name", "of", "model"), MODELS)
@@ -64,19 +64,19 @@ def check_rows(name, of, model):
 
 @pytest.mark.parametrize(("name", "of", "model"), MODELS)
 def test_the_defaults_are_those_of_the_code(name, of, model):
-    """What is required says so, and a plain value is written as TOML writes it."""
+    """A required field says so, and a plain value is written as TOML writes it."""
     check_defaults(name, of, model)
 
 
 def check_defaults(name, of, model):
     for key, default in fields(model).items():
-        told = rows(name, of)[key][1]
+        cell = rows(name, of)[key][1]
         if model.model_fields[key].is_required():
-            assert told == "required", key
+            assert cell == "required", key
         elif isinstance(default, str | int | float | list):
-            assert tomllib.loads(f"it = {told.strip('`')}")["it"] == default, key
+            assert tomllib.loads(f"it = {cell.strip('`')}")["it"] == default, key
         else:
-            assert told and told != "required", key
+            assert cell and cell != "required", key
 
 
 def test_no_model_is_left_out():
@@ -97,8 +97,8 @@ def test_every_word_that_a_key_may_be_is_on_its_page():
 
 def check_words(models):
     for name, _, model in models:
-        for key, one in model.model_fields.items():
-            for word in words(one.annotation):
+        for key, field in model.model_fields.items():
+            for word in words(field.annotation):
                 assert f"`{word}`" in page(name), f"{key} = {word!r}"
 
 
@@ -116,5 +116,5 @@ def test_the_problem_of_the_page_loads(tmp_path):
     (tmp_path / "problem.toml").write_text(block(PROBLEMS, "toml"))
     (tmp_path / "reference.py").write_text(block(PROBLEMS, "python"))
     spec = native.load(tmp_path).spec
-    assert [one.hidden for one in spec.workloads] == [False, False, True] and spec.inputs[0].distribution.kind == "heavy_tail"
+    assert [workload.hidden for workload in spec.workloads] == [False, False, True] and spec.inputs[0].distribution.kind == "heavy_tail"
     compile(spec.reference, "reference.py", "exec")

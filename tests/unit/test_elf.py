@@ -1,4 +1,4 @@
-"""What is read of a shared object, and that a hostile one costs no more than its size."""
+"""Reading of a shared object, at a cost bounded by its size even if it is hostile."""
 
 import struct
 import time
@@ -28,7 +28,7 @@ DAMAGE = [
 ]
 
 
-def made(
+def shared_object(
     names: Sequence[bytes],
     *,
     shared: int = 1,
@@ -75,7 +75,7 @@ def cost(data: bytes) -> tuple[float, int]:
 
 
 def test_a_linkers_object_tells_its_names(tmp_path: Path) -> None:
-    """What it gives, what it wants and what it is called."""
+    """Exported names, undefined names and soname."""
     (tmp_path / "kernel.cpp").write_text(SOURCE)
     run(["g++", "-shared", "-fPIC", "-Wl,-soname,mine.so", str(tmp_path / "kernel.cpp"), "-o", str(tmp_path / "kernel.so")], check=True)
     data = (tmp_path / "kernel.so").read_bytes()
@@ -84,14 +84,14 @@ def test_a_linkers_object_tells_its_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lie", DAMAGE, ids=str)
 def test_a_table_that_no_linker_writes_is_not_read(lie: dict[str, int]) -> None:
-    """It is told from what is no object at all."""
+    """The error is another than that of a file which is no object at all."""
     with pytest.raises(elf.Damaged):
-        list(elf.undefined_names(made([b"one", b"two"], **lie)))
+        list(elf.undefined_names(shared_object([b"one", b"two"], **lie)))
 
 
 def test_a_name_that_does_not_end_is_damage() -> None:
-    """One that begins outside of the file, too."""
-    data = made([b"one"])
+    """A name that begins outside of the file is damage, too."""
+    data = shared_object([b"one"])
     symbol_at = data.index(b"one\0") + 4
     for start in (len(data) - 64, 0xFFFFFFFF):
         hostile = data[:symbol_at] + struct.pack("<I", start) + data[symbol_at + 4 :]
@@ -101,24 +101,24 @@ def test_a_name_that_does_not_end_is_damage() -> None:
 
 def test_a_long_name_is_cut() -> None:
     """A template's may be of thousands of characters, so it is no damage."""
-    (name,) = elf.undefined_names(made([b"x" * 10_000]))
+    (name,) = elf.undefined_names(shared_object([b"x" * 10_000]))
     assert name == "x" * elf.NAME_LIMIT_BYTES
 
 
 def test_names_that_are_longer_than_the_file_are_damage() -> None:
     """Symbols that share a long one make work of the square of its size; versions of one function share theirs, and may."""
-    assert list(elf.undefined_names(made([b"one"], shared=2))) == ["one", "one"]
+    assert list(elf.undefined_names(shared_object([b"one"], shared=2))) == ["one", "one"]
     with pytest.raises(elf.Damaged):
-        list(elf.undefined_names(made([b"x" * 4000], shared=4000)))
+        list(elf.undefined_names(shared_object([b"x" * 4000], shared=4000)))
 
 
 @pytest.mark.parametrize(
     "hostile",
     [
-        made([b"x"], shared=20, header_bytes=0, count=65535),
-        made([b"x"], shared=20, count=65535) + bytes(64 * 65535),
-        made([b"x"], shared=500, tables=500),
-        made([b"x" * 100_000], shared=4_000),
+        shared_object([b"x"], shared=20, header_bytes=0, count=65535),
+        shared_object([b"x"], shared=20, count=65535) + bytes(64 * 65535),
+        shared_object([b"x"], shared=500, tables=500),
+        shared_object([b"x" * 100_000], shared=4_000),
     ],
     ids=["one header for all sections", "as many sections as can be", "overlapping tables", "one long name for all symbols"],
 )

@@ -15,14 +15,14 @@ def suite(tmp_path: Path) -> Path:
     return Path(shutil.copytree(CONFORMANCE, tmp_path / "conformance", ignore=shutil.ignore_patterns("__pycache__")))
 
 
-def edit(path: Path, old: str, new: str) -> None:
+def edit(path: Path, old: str, replacement: str) -> None:
     text = path.read_text()
     assert old in text
-    path.write_text(text.replace(old, new, 1))
+    path.write_text(text.replace(old, replacement, 1))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "replacement", "words"),
     [
         ('"CUtensorMap map;"', '"int map;"', "does not refuse this source"),
         ('"wgmma.fence.sync.aligned;", "setmax', '"mov.u32 %0, 1;", "setmax', "does not refuse this source"),
@@ -34,15 +34,15 @@ def edit(path: Path, old: str, new: str) -> None:
         ('"__shared__ float tile[64];", ', "", "shows: the emulated device has no shared variables outside functions"),
     ],
 )
-def test_what_is_refused_and_what_the_table_has_must_agree(old: str, new: str, words: str, suite: Path) -> None:
+def test_what_is_refused_and_what_the_table_has_must_agree(old: str, replacement: str, words: str, suite: Path) -> None:
     """Each source is refused, and each refusal of the code has a source."""
-    edit(suite / UNSUPPORTED, old, new)
+    edit(suite / UNSUPPORTED, old, replacement)
     with pytest.raises(FeatureTableError, match=words):
         emulation_page.refusals(suite)
 
 
 def test_messages_are_those_that_users_get() -> None:
-    """One each from C++, PTX, a library and g++."""
+    """A message each from C++, PTX, a library and g++."""
     page = emulation_page.page("")
     for message in (
         "`the emulated device has textures over linear memory only, read by tex1Dfetch; use a CUDA device for this kernel` |",

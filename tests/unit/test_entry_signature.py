@@ -55,7 +55,7 @@ ROWS = EntryCall(inputs=(tensor("x", shape=("m", "d")),), outputs=(tensor("y", s
     ],
 )
 def test_one_size_where_there_are_two_is_named(parameters, mismatch):
-    """It may be meant for their product; one that has an axis's name is meant for that, and the order stays the problem's."""
+    """The size may be meant for their product; a parameter with an axis's name is meant for that, and the order stays the problem's."""
     assert noted(parameters, ROWS) == BuildNote(mismatch=mismatch)
 
 
@@ -80,10 +80,10 @@ def test_one_size_where_there_are_two_is_named(parameters, mismatch):
 )
 def test_a_contradiction_is_named_with_its_line(parameters, sentence):
     """And with how the problem calls the entry."""
-    found = noted(parameters)
-    assert found.argument_order == found.remarks == ()
-    assert found.mismatch.startswith(f"k.cu:3: {sentence}"), found
-    assert found.mismatch.endswith("the problem calls void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)")
+    notes = noted(parameters)
+    assert notes.argument_order == notes.remarks == ()
+    assert notes.mismatch.startswith(f"k.cu:3: {sentence}"), notes
+    assert notes.mismatch.endswith("the problem calls void solve(const float* a, const float* b, float* c, int64_t n, cudaStream_t stream)")
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_a_contradiction_is_named_with_its_line(parameters, sentence):
 )
 def test_scalars_are_passed_by_value(parameters, sentence):
     """In registers of their kind: an integer's size does not matter there."""
-    found = noted(parameters, SCALE)
-    assert (sentence in found.mismatch) if sentence else found == BuildNote()
+    notes = noted(parameters, SCALE)
+    assert (sentence in notes.mismatch) if sentence else notes == BuildNote()
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ LAYER_NORM = EntryCall(
 )
 def test_parameters_in_another_order_get_their_arguments(parameters, order):
     """By their names, and what is left by its kind: as vLLM, DeepSpeed and LeetGPU declare their entries. The remark says which."""
-    found, names = noted(parameters, LAYER_NORM), ["input", "weight", "eps", "output", "rows", "N", "stream"]
-    assert [names[place] for place in found.argument_order] == order.split(), found
-    assert found.remarks == (f"k.cu:3: solve is called as solve({', '.join(order.split())}), by its parameters",)
+    notes, names = noted(parameters, LAYER_NORM), ["input", "weight", "eps", "output", "rows", "N", "stream"]
+    assert [names[place] for place in notes.argument_order] == order.split(), notes
+    assert notes.remarks == (f"k.cu:3: solve is called as solve({', '.join(order.split())}), by its parameters",)
 
 
 @pytest.mark.parametrize(
@@ -155,17 +155,17 @@ def test_parameters_in_another_order_get_their_arguments(parameters, order):
     ],
 )
 def test_an_order_that_is_not_certain_is_not_taken(parameters):
-    """One size of two, pointers without a role, an input left out, another type: the verdict names the contradiction."""
-    found = noted(parameters, LAYER_NORM)
-    assert found.argument_order == () and found.mismatch
+    """A size of two, pointers without a role, an input left out, another type: the verdict names the contradiction."""
+    notes = noted(parameters, LAYER_NORM)
+    assert notes.argument_order == () and notes.mismatch
 
 
 def test_a_line_in_the_source_says_the_order():
     """Whatever the parameters are called; a name that the problem lacks is no order."""
     parameters = "float* out, const float* in, const float* by, int count"
     for line in ("problem=norm arguments=output, input ,weight,eps,N,rows", "arguments=output,input,weight,eps,N,rows problem=norm"):
-        found = noted(f"{parameters}, float eps, int more", LAYER_NORM, f"// grader: {line}")
-        assert found == BuildNote(argument_order=(3, 0, 1, 2, 5, 4))
+        notes = noted(f"{parameters}, float eps, int more", LAYER_NORM, f"// grader: {line}")
+        assert notes == BuildNote(argument_order=(3, 0, 1, 2, 5, 4))
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_a_line_in_the_source_says_the_order():
     ],
 )
 def test_a_line_that_says_no_order_is_told(directive, fault):
-    """Whether the entry can be read or not."""
-    found = noted("float* out, const float* in, const float* by, float eps", LAYER_NORM, f"// grader: arguments={directive}")
-    assert found.argument_order == () and found.mismatch.startswith(f"k.cu: arguments={directive}: ") and fault in found.mismatch
+    """The directive is checked even where the entry cannot be read."""
+    notes = noted("float* out, const float* in, const float* by, float eps", LAYER_NORM, f"// grader: arguments={directive}")
+    assert notes.argument_order == () and notes.mismatch.startswith(f"k.cu: arguments={directive}: ") and fault in notes.mismatch
     source = f"// grader: arguments={directive}\nENTRY(solve) {{}}"
     assert bool(note("solve", LAYER_NORM, {"k.cu": source}).mismatch) is ("5 arguments" not in fault)
 

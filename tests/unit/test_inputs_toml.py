@@ -23,15 +23,15 @@ INPUT = 'name = "a", shape = ["n"]'
 def load(tmp_path: Path, distribution: str = "", dtype: str = "float32", override: str = "", shape: str = '["n"]') -> wire.ProblemSpec:
     text = fakes.PROBLEM_TOML.format(name="sum")
     assert INPUT in text and 'id = "n64"' in text
-    given = f", distribution = {{ {distribution} }}" if distribution else ""
-    text = text.replace(INPUT, f'name = "a", shape = {shape}, dtype = "{dtype}"{given}')
+    key = f", distribution = {{ {distribution} }}" if distribution else ""
+    text = text.replace(INPUT, f'name = "a", shape = {shape}, dtype = "{dtype}"{key}')
     text = text.replace('id = "n64"', f'id = "n64", distributions = {{ {override} }}' if override else 'id = "n64"')
     return native.load(fakes.write_problem(tmp_path, text=text)).spec
 
 
 @pytest.mark.parametrize("name", DIGESTS)
 def test_the_examples_stay_the_problems_that_they_were(name: str) -> None:
-    """What a problem does not say is no part of its digest. Change a digest here only with the problem itself."""
+    """Defaults of a problem are no part of its digest. Change a digest here only with the problem itself."""
     assert native.load(EXAMPLES / name).digest == DIGESTS[name]
 
 
@@ -48,7 +48,7 @@ def test_every_key_reaches_the_judge(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("distribution", "dtype", "said"),
+    ("distribution", "dtype", "message"),
     [
         ('kind = "mixture"', "float32", "a mixture needs 'parts'"),
         ('kind = "mixture", parts = [{}]', "float32", "at least 2"),
@@ -77,27 +77,27 @@ def test_every_key_reaches_the_judge(tmp_path: Path) -> None:
         ("scales = 1", "float32", "scales"),
     ],
 )
-def test_what_means_nothing_is_refused(tmp_path: Path, distribution: str, dtype: str, said: str) -> None:
+def test_what_means_nothing_is_refused(tmp_path: Path, distribution: str, dtype: str, message: str) -> None:
     with pytest.raises(ProblemInvalid) as caught:
         load(tmp_path, distribution, dtype)
-    assert said in str(caught.value) and "problem.toml" in str(caught.value)
+    assert message in str(caught.value) and "problem.toml" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("override", "message"),
     [("b = {}", "has a distribution for 'b'; the inputs are ['a']"), ('a = { kind = "index", high = -3 }', "input 'a' at workload 'n64'")],
 )
-def test_a_workload_s_distribution_is_checked_too(tmp_path: Path, own: str, said: str) -> None:
+def test_a_workload_s_distribution_is_checked_too(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ProblemInvalid) as caught:
-        load(tmp_path, dtype="int64", override=own)
-    assert said in str(caught.value)
+        load(tmp_path, dtype="int64", override=override)
+    assert message in str(caught.value)
 
 
 TOO_FAR = 'kind = "integers", low = 0, high = 9007199254740994'
 
 
 @pytest.mark.parametrize(
-    ("distribution", "said"),
+    ("distribution", "message"),
     [
         (TOO_FAR, "'high' is 9007199254740994"),
         ('kind = "integers", low = -9007199254740994, high = 0', "'low' is -9007199254740994"),
@@ -105,8 +105,8 @@ TOO_FAR = 'kind = "integers", low = 0, high = 9007199254740994'
         (f'kind = "mixture", parts = [{{ weight = 1 }}, {{ weight = 1, {TOO_FAR} }}]', "'high' is 9007199254740994"),
     ],
 )
-def test_a_whole_number_that_would_not_arrive_is_refused(tmp_path: Path, distribution: str, said: str) -> None:
-    """What has no axes travels as a double: past 2 ** 53 an honest kernel would get another number than the reference."""
+def test_a_whole_number_that_would_not_arrive_is_refused(tmp_path: Path, distribution: str, message: str) -> None:
+    """A scalar travels as a double: past 2 ** 53 an honest kernel would get another number than the reference."""
     with pytest.raises(ProblemInvalid) as caught:
         load(tmp_path, distribution, "int64", shape="[]")
-    assert f"input 'a' at workload 'n64': {said}" in str(caught.value) and "give the input an axis" in str(caught.value)
+    assert f"input 'a' at workload 'n64': {message}" in str(caught.value) and "give the input an axis" in str(caught.value)

@@ -26,8 +26,8 @@ def installed_by_name(text: str) -> list[str]:
     """Our names that an installer of this text would look up in a registry."""
     words = [match[1].split() for match in INSTALLER.finditer(text)]
     named = [(word.strip("'\",;.:)"), rest) for line in words for word, *rest in (line[at:] for at in range(len(line)))]
-    found = [(PROJECT.match(word), rest) for word, rest in named]
-    return [name[0] for name, rest in found if name is not None and name[0].replace("_", "-") in NAMES and rest[:1] != ["@"]]
+    matches = [(PROJECT.match(word), rest) for word, rest in named]
+    return [name[0] for name, rest in matches if name is not None and name[0].replace("_", "-") in NAMES and rest[:1] != ["@"]]
 
 
 def test_no_text_installs_the_project_by_name() -> None:
@@ -60,6 +60,6 @@ def test_a_clone_or_a_url_is_not(text: str) -> None:
 def test_the_distribution_has_one_name() -> None:
     """Its extras name each other by it, so that pip finds them in the same wheel."""
     extras = PROJECT_TABLE["optional-dependencies"]
-    own = [one for listed in extras.values() for one in listed if one.partition("[")[2].rstrip("]") in extras]
+    references = [extra for listed in extras.values() for extra in listed if extra.partition("[")[2].rstrip("]") in extras]
     assert metadata.version(DISTRIBUTION) == PROJECT_TABLE["version"] == installed_version()
-    assert len(own) >= 5 and all(one.startswith(f"{DISTRIBUTION}[") for one in own)
+    assert len(references) >= 5 and all(extra.startswith(f"{DISTRIBUTION}[") for extra in references)

@@ -1,4 +1,4 @@
-"""What is imported while a store is in use is found by it; a damaged file takes nothing else with it."""
+"""Problems imported while a store is in use are found by it; a damaged file takes nothing else with it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests import fakes
 
 
 def problem(problem_id: str = "sum", title: str = "A sum") -> Problem:
-    made = fakes.problem(problem_id)
-    return replace(made, title=title, spec=replace(made.spec, digest=f"{problem_id}-{title}"))
+    template = fakes.problem(problem_id)
+    return replace(template, title=title, spec=replace(template.spec, digest=f"{problem_id}-{title}"))
 
 
 def ids(store: Problems) -> list[str]:
-    return [one.problem_id for one in store.all()]
+    return [entry.problem_id for entry in store.all()]
 
 
 def test_an_import_is_found_replaced_and_removed_while_the_store_is_in_use(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_damaged_file_is_logged_once_and_the_others_are_served(tmp_path: Path)
     with capture_logs() as logged:
         store = Problems.load([], tmp_path)
         assert ids(store) == ids(store) == ["one"]
-    assert [one["path"] for one in logged] == [str(tmp_path / "kb_x.json")]
+    assert [event["path"] for event in logged] == [str(tmp_path / "kb_x.json")]
     with pytest.raises(ProblemNotFound, match="'kb_x' can't be read: what was imported is damaged, or of another version; import it again"):
         store.get("kb_x")
     keep(problem("kb_x"), tmp_path)
@@ -78,7 +78,7 @@ def test_a_file_that_is_being_overwritten_keeps_its_problem(tmp_path: Path) -> N
     (tmp_path / "other.json").write_text("")
     with capture_logs() as logged:
         assert store.get("one").title == "old"
-    assert [Path(one["path"]).name for one in logged] == ["one.json", "other.json"]
+    assert [Path(event["path"]).name for event in logged] == ["one.json", "other.json"]
     (tmp_path / "one.json").write_text(whole.replace("old", "new"))
     assert store.get("one").title == "new"
 

@@ -67,11 +67,11 @@ def test_a_problem_hides_odd_sizes(name):
 @pytest.mark.parametrize("device_kind", ["emulated", "cuda"])
 def test_either_device_has_public_and_hidden_sizes_of_its_own(name, device_kind):
     """The emulated device has none that a GPU is needed for, and a GPU at least one that its clock resolves."""
-    kept = problem_for(device_kind, load(name).spec).workloads
-    assert any(one.hidden for one in kept) and any(not one.hidden for one in kept)
-    assert all(one.device_kind in ("", device_kind) for one in kept)
-    assert all(one.moved_bytes and one.flops for one in kept)
-    largest_bytes = max(one.moved_bytes for one in kept)
+    workloads = problem_for(device_kind, load(name).spec).workloads
+    assert any(workload.hidden for workload in workloads) and any(not workload.hidden for workload in workloads)
+    assert all(workload.device_kind in ("", device_kind) for workload in workloads)
+    assert all(workload.moved_bytes and workload.flops for workload in workloads)
+    largest_bytes = max(workload.moved_bytes for workload in workloads)
     assert largest_bytes > 1e8 if device_kind == "cuda" else largest_bytes < 2e7  # an L2 cache has 5e7
 
 
@@ -80,7 +80,7 @@ def test_an_error_budget_is_kept(name):
     """Half precision inside a float32 task is what the element-wise tolerance alone would let through."""
     spec = load(name).spec
     assert spec.tolerance.budget_factor is not None
-    assert all(one.tolerance is None or one.tolerance.budget_factor is not None for one in spec.workloads)
+    assert all(workload.tolerance is None or workload.tolerance.budget_factor is not None for workload in spec.workloads)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: f"{kernel.parent.name}/{kernel.stem}")
@@ -95,17 +95,17 @@ def test_a_kernel_says_its_verdict_and_its_lesson(kernel):
 def test_the_matmuls_tolerance_admits_a_sequential_sum_and_refuses_half(workload_id, scale, offset):
     """At every length of sum: the least exact honest order stays under a half of it, half precision's operands are over it."""
     spec = load("tril_matmul").spec
-    workload = next(one for one in spec.workloads if one.workload_id == workload_id)
+    workload = next(candidate for candidate in spec.workloads if candidate.workload_id == workload_id)
     tolerance, n = workload.tolerance or spec.tolerance, workload.axes["n"]
     values = np.random.default_rng(n)
     a, b = (scale * (values.standard_normal(shape, dtype=np.float32) + np.float32(offset)) for shape in ((16, n), (n, 128)))
-    a, b = (torch.from_numpy(one.astype(np.float32)) for one in (a, b))
+    a, b = (torch.from_numpy(array.astype(np.float32)) for array in (a, b))
     in_order = torch.zeros((16, 128))
     for k in range(n):
         in_order += a[:, k : k + 1] * b[k : k + 1]
     reference, exact, written = a @ b, a.double() @ b.double(), torch.zeros((16, 128), dtype=torch.bool)
     half = (a.half().double() @ b.half().double()).float()
-    found = compare(in_order, reference, exact, written, dataclasses.replace(tolerance, atol=tolerance.atol / 2))
-    assert found.outcome is wire.TrialOutcome.PASSED and found.budget_ratio < 0.5
+    comparison = compare(in_order, reference, exact, written, dataclasses.replace(tolerance, atol=tolerance.atol / 2))
+    assert comparison.outcome is wire.TrialOutcome.PASSED and comparison.budget_ratio < 0.5
     refused = compare(half, reference, exact, written, tolerance)
     assert refused.mismatched_count > 0 and refused.budget_ratio > 2

@@ -95,9 +95,9 @@ PATTERNS = {pattern: where for name in MODULES for where, pattern in patterns(im
 
 
 def is_linear(steps: Callable[[str], int], soup: str, length: int) -> bool:
-    """Whether twice the text takes about twice the steps, twice in a row."""
+    """Return whether twice the text takes about twice the steps, twice in a row."""
     counts = [steps((soup * size)[:size]) for size in (length, 2 * length, 4 * length)]
-    return all(more <= 2.3 * less + 300 for less, more in pairwise(counts))
+    return all(longer <= 2.3 * shorter + 300 for shorter, longer in pairwise(counts))
 
 
 @pytest.mark.parametrize("name", READERS)

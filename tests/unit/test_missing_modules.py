@@ -1,4 +1,4 @@
-"""What is said of an import that found no module."""
+"""Messages about an import that found no module."""
 
 from __future__ import annotations
 

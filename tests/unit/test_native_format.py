@@ -14,11 +14,11 @@ from tests import fakes
 EXAMPLES = Path(__file__).parents[2] / "kernels_examples"
 
 
-def wrong(tmp_path, old, new):
+def wrong(tmp_path, old, replacement):
     text = fakes.PROBLEM_TOML.format(name="sum")
     assert old in text
     with pytest.raises(ProblemInvalid) as caught:
-        native.load(fakes.write_problem(tmp_path, text=text.replace(old, new)))
+        native.load(fakes.write_problem(tmp_path, text=text.replace(old, replacement)))
     return str(caught.value)
 
 
@@ -33,7 +33,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "replacement", "reason"),
     [
         ('axes = ["n"]', 'axes = ["m"]', "'n', which is not in axes; add it there"),
         ("axes = { n = 64 }", "axes = { }", "must give exactly the axes"),
@@ -53,9 +53,9 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
         ('id = "n64"', 'id = "n64", tolerance = { btol = 1.0 }', "btol"),
     ],
 )
-def test_a_wrong_problem_names_file_and_key(tmp_path, old, new, said):
-    message = wrong(tmp_path, old, new)
-    assert "problem.toml" in message and said in message
+def test_a_wrong_problem_names_file_and_key(tmp_path, old, replacement, reason):
+    message = wrong(tmp_path, old, replacement)
+    assert "problem.toml" in message and reason in message
 
 
 INTEGER, WHOLE = "Input should be a valid integer", "write a whole number, without a point"
@@ -64,7 +64,7 @@ TRUTH = "Input should be a valid boolean; write true or false"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "replacement", "reason"),
     [
         ("n = 64 }", 'n = "64" }', f"workloads.0.axes.n: {INTEGER}; {QUOTES}"),
         ("n = 64 }", "n = 64.0 }", f"workloads.0.axes.n: {INTEGER}; {WHOLE}"),
@@ -80,8 +80,8 @@ TRUTH = "Input should be a valid boolean; write true or false"
         ('title = "A sum"', "title = 3", "title: Input should be a valid string; write it in quotes"),
     ],
 )
-def test_a_value_of_another_type_names_its_key(tmp_path, old, new, said):
-    assert wrong(tmp_path, old, new).endswith(f"problem.toml: {said}")
+def test_a_value_of_another_type_names_its_key(tmp_path, old, replacement, reason):
+    assert wrong(tmp_path, old, replacement).endswith(f"problem.toml: {reason}")
 
 
 AMOUNTS = 'moved_bytes = "4 * 2 * n"\nflops = "n // 2"\naxes = ["n"]'
@@ -101,10 +101,10 @@ def test_a_workload_s_tolerance_differs_where_it_says_so(tmp_path):
     text = fakes.PROBLEM_TOML.format(name="sum").replace('id = "n64"', 'id = "n64", device = "cuda", tolerance = { atol = 0.5 }')
     text += "\n[tolerance]\nrtol = 0.25\nbudget_factor = 7.0\n"
     problem = native.load(fakes.write_problem(tmp_path, text=text))
-    own, other = problem.spec.workloads
-    assert own.tolerance is not None and other.tolerance is None
-    assert (own.tolerance.atol, own.tolerance.rtol, own.tolerance.budget_factor) == (0.5, 0.25, 7.0)
-    assert (own.device_kind, other.device_kind) == ("cuda", "")
+    with_tolerance, plain = problem.spec.workloads
+    assert with_tolerance.tolerance is not None and plain.tolerance is None
+    assert (with_tolerance.tolerance.atol, with_tolerance.tolerance.rtol, with_tolerance.tolerance.budget_factor) == (0.5, 0.25, 7.0)
+    assert (with_tolerance.device_kind, plain.device_kind) == ("cuda", "")
 
 
 def test_an_infinite_factor_is_no_budget(tmp_path):
@@ -112,30 +112,30 @@ def test_an_infinite_factor_is_no_budget(tmp_path):
     text = fakes.PROBLEM_TOML.format(name="sum")
     none = native.load(fakes.write_problem(tmp_path / "none", text=text + "[tolerance]\nbudget_factor = inf\n")).spec
     assert none.tolerance == wire.Tolerance(budget_factor=None)
-    own = text.replace('id = "n64"', 'id = "n64", tolerance = { budget_factor = inf }')
-    own = own.replace('id = "secret33"', 'id = "secret33", tolerance = { budget_factor = 7.0 }')
-    one, other = native.load(fakes.write_problem(tmp_path / "own", text=own)).spec.workloads
-    assert (one.tolerance.budget_factor, other.tolerance.budget_factor) == (None, 7.0)
+    override_text = text.replace('id = "n64"', 'id = "n64", tolerance = { budget_factor = inf }')
+    override_text = override_text.replace('id = "secret33"', 'id = "secret33", tolerance = { budget_factor = 7.0 }')
+    first, second = native.load(fakes.write_problem(tmp_path / "own", text=override_text)).spec.workloads
+    assert (first.tolerance.budget_factor, second.tolerance.budget_factor) == (None, 7.0)
     assert none.digest != native.load(fakes.write_problem(tmp_path / "old")).digest
 
 
 def test_lower_precision_is_allowed_by_the_problem(tmp_path):
-    """It takes the budget away, which would reject it, unless that is asked for by name; and it makes another problem."""
+    """The problem's line takes the budget away, which would reject it, unless that is asked for by name; and it makes another problem."""
     text = fakes.PROBLEM_TOML.format(name="sum") + "\n[tolerance]\natol = 1e-2\nrtol = 1e-2\n"
     strict = native.load(fakes.write_problem(tmp_path / "strict", text=text)).spec
     lower = native.load(fakes.write_problem(tmp_path / "lower", text=f"{text}allow_lower_precision = true\n")).spec
-    asked = native.load(fakes.write_problem(tmp_path / "asked", text=f"{text}allow_lower_precision = true\nbudget_factor = 9.0\n")).spec
+    explicit = native.load(fakes.write_problem(tmp_path / "asked", text=f"{text}allow_lower_precision = true\nbudget_factor = 9.0\n")).spec
     assert (strict.tolerance.allow_lower_precision, strict.tolerance.budget_factor) == (False, 32.0)
     assert (lower.tolerance.allow_lower_precision, lower.tolerance.budget_factor) == (True, None)
-    assert (asked.tolerance.allow_lower_precision, asked.tolerance.budget_factor) == (True, 9.0)
-    assert len({strict.digest, lower.digest, asked.digest}) == 3
+    assert (explicit.tolerance.allow_lower_precision, explicit.tolerance.budget_factor) == (True, 9.0)
+    assert len({strict.digest, lower.digest, explicit.digest}) == 3
     assert rule_of(lower) == "|out - ref| <= 0.01 + 0.01 * |ref|, lower precision allowed"
 
 
 def test_two_problems_of_one_name_are_a_mistake(tmp_path):
     fakes.write_problem(tmp_path / "a")
-    other = fakes.write_problem(tmp_path / "b")
-    (other / "reference.py").write_text("def reference(a):\n    return -a\n")
+    duplicate = fakes.write_problem(tmp_path / "b")
+    (duplicate / "reference.py").write_text("def reference(a):\n    return -a\n")
     with pytest.raises(ProblemInvalid, match="rename one"):
         Problems.load([tmp_path / "a", tmp_path / "b"])
 
@@ -180,7 +180,7 @@ def test_a_reference_gets_the_axes_that_its_parameters_name(tmp_path, reference,
 
 
 def test_a_number_that_has_an_axis_name_is_no_axis(tmp_path):
-    """It is drawn, and the reference gets what was drawn."""
+    """The number is drawn, and the reference gets what was drawn."""
     text = fakes.PROBLEM_TOML.format(name="sum").replace(
         'shape = ["n"] }]\noutputs', 'shape = ["n"] }, { name = "n", shape = [] }]\noutputs'
     )
@@ -213,19 +213,19 @@ def in_place(tmp_path, text=IN_PLACE):
 
 
 def test_an_input_may_be_the_output_too(tmp_path):
-    """It is the first of the outputs; others may follow. The role decides a verdict, so it is in the digest."""
+    """The input is the first of the outputs; others may follow. The role decides a verdict, so it is in the digest."""
     spec = in_place(tmp_path).spec
     assert [tensor.inout for tensor in spec.inputs] == [True, False] and spec.separate_outputs == ()
     assert spec.outputs == (wire.TensorSpec(name="p", dtype="float32", shape=("n",)),) and spec.in_place == (0,)
-    more = in_place(tmp_path, IN_PLACE + 'outputs = [{ name = "norm", shape = [1] }]\n').spec
-    assert [tensor.name for tensor in more.outputs] == ["p", "norm"] and [tensor.name for tensor in more.separate_outputs] == ["norm"]
-    assert more.digest != spec.digest
+    extra = in_place(tmp_path, IN_PLACE + 'outputs = [{ name = "norm", shape = [1] }]\n').spec
+    assert [tensor.name for tensor in extra.outputs] == ["p", "norm"] and [tensor.name for tensor in extra.separate_outputs] == ["norm"]
+    assert extra.digest != spec.digest
     plain = IN_PLACE.replace(', role = "inout"', "") + 'outputs = [{ name = "p2", shape = ["n"] }]\n'
     assert "role" not in str(in_place(tmp_path, plain).spec)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "replacement", "reason"),
     [
         ('shape = ["n"], role', "shape = [], role", "'p' has no axes, so it goes by value and can't be changed in place; give it an axis"),
         (', role = "inout"', "", "a problem has 1 to 8 outputs and inputs with role = 'inout'; this one has 0"),
@@ -233,8 +233,8 @@ def test_an_input_may_be_the_output_too(tmp_path):
         ('axes = ["n"]\n', 'axes = ["n"]\noutputs = [{ name = "p", shape = ["n"] }]\n', "two tensors are called 'p'"),
     ],
 )
-def test_what_can_not_be_changed_in_place_is_refused(tmp_path, old, new, said):
+def test_what_can_not_be_changed_in_place_is_refused(tmp_path, old, replacement, reason):
     assert old in IN_PLACE
     with pytest.raises(ProblemInvalid) as caught:
-        in_place(tmp_path, IN_PLACE.replace(old, new, 1))
-    assert said in str(caught.value)
+        in_place(tmp_path, IN_PLACE.replace(old, replacement, 1))
+    assert reason in str(caught.value)

@@ -84,7 +84,7 @@ def run(place: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_a_new_field_of_the_report_touches_four_files(tmp_path):
-    """It travels, but not of a hidden workload; and one that does not say who may see it is never shown."""
+    """The field travels, but not of a hidden workload; and a field that does not say who may see it is never shown."""
     assert len(CHANGES) == 4
     place = changed(tmp_path, CHANGES)
     run(place, "tools/generate_proto.py")

@@ -20,57 +20,57 @@ def test_it():
 
 
 def reads_clock(node: ast.AST) -> bool:
-    """Whether it calls a clock, such as `time.monotonic()` or `asyncio.get_running_loop().time()`."""
-    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call) and not one.args)
+    """Return whether the node calls a clock, such as `time.monotonic()` or `asyncio.get_running_loop().time()`."""
+    calls = (call.func for call in ast.walk(node) if isinstance(call, ast.Call) and not call.args)
     return any(getattr(function, "attr", getattr(function, "id", "")) in CLOCKS for function in calls)
 
 
 def is_duration(node: ast.AST, durations: set[str]) -> bool:
-    """Whether it has a difference of a clock's readings in it, or the name of one."""
+    """Return whether the node holds a difference of a clock's readings, or the name of one."""
     return any(
-        (isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub) and reads_clock(one))
-        or (isinstance(one, ast.Name) and one.id in durations)
-        for one in ast.walk(node)
+        (isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and reads_clock(part))
+        or (isinstance(part, ast.Name) and part.id in durations)
+        for part in ast.walk(node)
     )
 
 
 def names_of_durations(function: ast.AST) -> set[str]:
-    assigned = [one for one in ast.walk(function) if isinstance(one, ast.Assign) and is_duration(one.value, set())]
-    return {name.id for one in assigned for target in one.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign) and is_duration(node.value, set())]
+    return {name.id for node in assigned for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
 
 
 def bounded(compare: ast.Compare, durations: set[str]) -> bool:
-    """Whether it says that a duration is less than something that is none."""
+    """Return whether the node says that a duration is less than something that is none."""
     sides = [compare.left, *compare.comparators]
-    for left, operator, right in zip(sides, compare.ops, sides[1:], strict=False):
+    for smaller, operator, larger in zip(sides, compare.ops, sides[1:], strict=False):
         if isinstance(operator, ast.Gt | ast.GtE):
-            left, right = right, left
+            smaller, larger = larger, smaller
         ordered = isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE)
-        if ordered and is_duration(left, durations) and not is_duration(right, durations):
+        if ordered and is_duration(smaller, durations) and not is_duration(larger, durations):
             return True
     return False
 
 
-def found(text: str) -> Iterator[int]:
+def wall_time_asserts(text: str) -> Iterator[int]:
     """The lines of asserts on wall time, in functions without the mark."""
     if not any(f"{clock}()" in text for clock in CLOCKS):
         return  # most files have none, and a tree takes a while
     module = ast.parse(text)
     if any("mark.timing" in ast.unparse(node) for node in module.body if isinstance(node, ast.Assign)):
         return
-    for function in (one for one in ast.walk(module) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)):
+    for function in (definition for definition in ast.walk(module) if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)):
         if any("mark.timing" in ast.unparse(decorator) for decorator in function.decorator_list):
             continue
         durations = names_of_durations(function)
-        asserts = (one for one in ast.walk(function) if isinstance(one, ast.Assert))
-        compares = (one for statement in asserts for one in ast.walk(statement.test) if isinstance(one, ast.Compare))
+        asserts = (statement for statement in ast.walk(function) if isinstance(statement, ast.Assert))
+        compares = (comparison for statement in asserts for comparison in ast.walk(statement.test) if isinstance(comparison, ast.Compare))
         yield from (compare.lineno for compare in compares if bounded(compare, durations))
 
 
 def test_no_test_asserts_wall_time() -> None:
     """Assert the order of events, use a clock that the test moves (tests/clock.py), processor time, or a ratio within one run."""
     paths = [*TESTS.rglob("*.py"), *TESTS.parent.glob("grader_extensions/*/tests/*.py")]
-    lines = {f"{path.relative_to(TESTS.parent)}:{line}" for path in paths for line in found(path.read_text("utf-8"))}
+    lines = {f"{path.relative_to(TESTS.parent)}:{line}" for path in paths for line in wall_time_asserts(path.read_text("utf-8"))}
     assert not lines, "compares wall time with a limit; a busy machine exceeds it"
 
 
@@ -88,9 +88,9 @@ def test_no_test_asserts_wall_time() -> None:
 def test_wall_time_is_found(first: str, second: str) -> None:
     """The control, and the mark that allows it; of the function or of the module."""
     text = TAKEN.format(first=first, second=second)
-    assert list(found(text)) == [6]
-    assert list(found(text.replace("def", "@pytest.mark.timing\ndef"))) == []
-    assert list(found("pytestmark = [pytest.mark.slow, pytest.mark.timing]" + text)) == []
+    assert list(wall_time_asserts(text)) == [6]
+    assert list(wall_time_asserts(text.replace("def", "@pytest.mark.timing\ndef"))) == []
+    assert list(wall_time_asserts("pytestmark = [pytest.mark.slow, pytest.mark.timing]" + text)) == []
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_wall_time_is_found(first: str, second: str) -> None:
     ],
 )
 def test_what_a_busy_machine_keeps_is_not(first: str, second: str) -> None:
-    assert list(found(TAKEN.format(first=first, second=second))) == []
+    assert list(wall_time_asserts(TAKEN.format(first=first, second=second))) == []

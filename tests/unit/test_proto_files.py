@@ -26,6 +26,6 @@ def test_buf_builds_it_in_any_place(tmp_path, whole):
     if not whole:
         shutil.rmtree(tmp_path / "proto/google")
     command = [Path(sys.executable).with_name("buf"), "build", ".", "-o", tmp_path / "image.binpb"]
-    done = subprocess.run(command, cwd=tmp_path / "proto", capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode == 0) == whole, done.stderr
-    assert whole or "google.rpc.Status" in done.stderr
+    process = subprocess.run(command, cwd=tmp_path / "proto", capture_output=True, text=True, check=False, timeout=60)
+    assert (process.returncode == 0) == whole, process.stderr
+    assert whole or "google.rpc.Status" in process.stderr

@@ -115,7 +115,7 @@ def test_what_is_not_said_whole_is_left_out(log):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (11, "parts/tile.cuh(17): error: Unknown modifier '.u99'\n    mov.u99 x, y;"),
         (7, "kernel.cu(4): error: Unknown modifier '.u99'\n    mov.u32 %r1, %tid.x;"),
@@ -123,17 +123,17 @@ def test_what_is_not_said_whole_is_left_out(log):
         (999, "parts/tile.cuh(17): error: Unknown modifier '.u99'"),
     ],
 )
-def test_an_error_in_inline_assembly_names_the_user_s_line(line, said):
+def test_an_error_in_inline_assembly_names_the_user_s_line(line, message):
     """ptxas knows the line of a file that nobody has seen; whose text is quoted."""
     log = f"ptxas 0/kernel.ptx, line {line}; error   : Unknown modifier '.u99'\n"
-    assert ptxas.complaint(log, {"0/kernel.ptx": ("kernel.cu", PTX)}) == f"{said}\n"
+    assert ptxas.complaint(log, {"0/kernel.ptx": ("kernel.cu", PTX)}) == f"{message}\n"
     assert ptxas.complaint(log, {}) == log
 
 
 def test_a_name_that_steers_a_terminal_shifts_no_other():
     hostile = (HOPPER + AMPERE).replace("sm_80", "sm_90a").replace("_Z1kILi16EdEvPT0_", "a\x1b[2Jb\u202ec\x00")
-    assert [(one.name, one.registers) for one in ptxas.kernels(hostile)][1] == ("a[2Jbc", 255)
-    assert [one.registers for one in ptxas.kernels(hostile)] == [32, 255, 8]
+    assert [(kernel.name, kernel.registers) for kernel in ptxas.kernels(hostile)][1] == ("a[2Jbc", 255)
+    assert [kernel.registers for kernel in ptxas.kernels(hostile)] == [32, 255, 8]
 
 
 def test_assembly_that_looks_like_line_information_is_no_harm():

@@ -33,14 +33,14 @@ JOB = wire.RunnerJob(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "scalar", "given"),
+    ("dtype", "scalar", "expected"),
     [("bool", 1.0, True), ("bool", 0.0, False), ("int64", 1.0, 1), ("uint8", 3.0, 3), ("float64", 1.0, 1.0), ("bfloat16", 0.5, 0.5)],
 )
-def test_a_number_is_given_as_what_it_is(dtype: str, scalar: float, given: object) -> None:
+def test_a_number_is_given_as_what_it_is(dtype: str, scalar: float, expected: object) -> None:
     """True is no 1: torch.sort(descending=1) raises."""
     tensor = wire.TensorSpec(name="a", dtype=dtype, shape=())
-    found = torch_extension.argument(NOWHERE, Slot(offset=0, shape=(), scalar=scalar), tensor)
-    assert type(found) is type(given) and found == given
+    argument = torch_extension.argument(NOWHERE, Slot(offset=0, shape=(), scalar=scalar), tensor)
+    assert type(argument) is type(expected) and argument == expected
 
 
 def test_a_result_that_is_negated_when_it_is_copied_is_refused() -> None:
@@ -120,8 +120,8 @@ ROWS = replace(
 )
 def test_a_signature_of_pybind11(text: str | None, order: tuple[int, ...] | None) -> None:
     """Outputs are given to a function that returns nothing, by the names and types of its parameters."""
-    taken = torch_extension.parameters_of(cast(Any, documented(text)))
-    assert (taken and torch_extension.order_of(taken[0], ROWS, taken[1])) == order
+    parameters = torch_extension.parameters_of(cast(Any, documented(text)))
+    assert (parameters and torch_extension.order_of(parameters[0], ROWS, parameters[1])) == order
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_a_signature_of_pybind11(text: str | None, order: tuple[int, ...] | None
 def test_a_schema_of_an_operator(schema: str, order: tuple[int, ...] | None) -> None:
     """As vLLM declares its operators, outputs first."""
     operator = SimpleNamespace(default=SimpleNamespace(_schema=torch._C.parse_schema(schema)))
-    taken = torch_extension.parameters_of(cast(Any, operator))
-    assert (taken and torch_extension.order_of(taken[0], ROWS, taken[1])) == order
+    parameters = torch_extension.parameters_of(cast(Any, operator))
+    assert (parameters and torch_extension.order_of(parameters[0], ROWS, parameters[1])) == order
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_schema_of_an_operator(schema: str, order: tuple[int, ...] | None) -> 
         (lambda a, A, b: None, (0, 2, 1)),  # two of one name: A is what is left
         (lambda a, b, c, rows, block=128: None, (0, 1, 2, 3)),
         (functools.wraps(lambda a, b, c: None)(lambda a, b: None), ()),
-        (functools.wraps(lambda a, b, c: None)(lambda *given: None), ()),
+        (functools.wraps(lambda a, b, c: None)(lambda *tensors: None), ()),
     ],
 )
 def test_a_function_that_takes_its_outputs_gets_them(kernel, order) -> None:

@@ -55,10 +55,10 @@ def test_a_main_file_outside_of_the_sources_is_not_taken(tmp_path: Path, named: 
     python_archive.unpack(python_archive.pack({"a.py": b"", "b.py": b""}, tmp_path, main=named), place)
     with pytest.raises(NoMainFile):
         ModuleDirectory(directory=place).main()
-    other = tmp_path / "other"
-    other.mkdir()
-    python_archive.unpack(python_archive.pack({"a.py": b"", "b.py": b""}, tmp_path, main="b.py"), other)
-    assert ModuleDirectory(directory=other).main() == other / "sources/b.py"
+    inside = tmp_path / "other"
+    inside.mkdir()
+    python_archive.unpack(python_archive.pack({"a.py": b"", "b.py": b""}, tmp_path, main="b.py"), inside)
+    assert ModuleDirectory(directory=inside).main() == inside / "sources/b.py"
 
 
 def imported(tmp_path: Path, files: dict[str, str], modules: dict[str, str], main: str) -> str:
@@ -73,8 +73,8 @@ def imported(tmp_path: Path, files: dict[str, str], modules: dict[str, str], mai
         "from sandbox.languages.python_module import import_main\n"
         f"place = Path({str(tmp_path)!r})\nimport_main(place / 'sources' / {main!r}, place / 'sources', place / 'modules')\n"
     )
-    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False)
-    return (done.stdout + done.stderr).strip()
+    process = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False)
+    return (process.stdout + process.stderr).strip()
 
 
 def test_files_import_each_other_in_each_way(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_submission_in_python_may_have_several_files():
         return gate.check_submission(request, lambda name: native.load(ROOT / "kernels_examples" / name), ["emulated"]).submission
 
     files = [("z.py", PLAIN), ("kernels/__init__.py", ""), ("kernels/add.py", PLAIN), ("kernel.cu", "int x;")]
-    new = checked(*files)
-    assert (new.language, [one.path for one in new.sources]) == ("python", [path for path, _ in files])
+    submission = checked(*files)
+    assert (submission.language, [source.path for source in submission.sources]) == ("python", [path for path, _ in files])
     with pytest.raises(InvalidSubmission, match="is empty"):
         checked(*files, ("other.py", ""))

@@ -12,15 +12,15 @@ from sandbox.protocol.python_archive import ArchiveRefused, pack, unpack
 
 
 def archive(*entries: tuple[str, dict[str, object]], content: bytes = b"text") -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as file:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as file:
         for name, fields in entries:
             entry = tarfile.TarInfo(name)
             for key, value in fields.items():
                 setattr(entry, key, value)
             entry.size = len(content) if entry.isreg() else 0
             file.addfile(entry, io.BytesIO(content) if entry.isreg() else None)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 LINK, HARD, FIFO, DEVICE, DIRECTORY = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE
@@ -85,13 +85,13 @@ def test_more_files_than_may_be_are_refused(tmp_path, monkeypatch):
 
 
 def test_what_is_packed_is_unpacked(tmp_path):
-    made, place = tmp_path / "made", tmp_path / "place"
-    (made / "extensions/x-1").mkdir(parents=True)
-    (made / "extensions/x-1/x.so").write_bytes(b"library")
-    first = pack({"mine/kernel.py": b"source"}, made)
-    (made / "extensions/x-1/x.so").chmod(0o600)
-    (made / "extensions/x-1/x.so").touch()
-    assert pack({"mine/kernel.py": b"source"}, made) == first
+    build_dir, place = tmp_path / "made", tmp_path / "place"
+    (build_dir / "extensions/x-1").mkdir(parents=True)
+    (build_dir / "extensions/x-1/x.so").write_bytes(b"library")
+    first = pack({"mine/kernel.py": b"source"}, build_dir)
+    (build_dir / "extensions/x-1/x.so").chmod(0o600)
+    (build_dir / "extensions/x-1/x.so").touch()
+    assert pack({"mine/kernel.py": b"source"}, build_dir) == first
     place.mkdir()
     unpack(first, place)
     assert (place / "sources/mine/kernel.py").read_bytes() == b"source"

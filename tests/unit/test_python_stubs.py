@@ -16,9 +16,9 @@ needs_missing = pytest.mark.skipif(not MISSING, reason="all plotting libraries a
 @pytest.fixture
 def remarks():
     """Stubs, for one test."""
-    found: list[str] = []
-    python_stubs.install("", found.append)
-    yield found
+    messages: list[str] = []
+    python_stubs.install("", messages.append)
+    yield messages
     sys.meta_path.pop()
     for name in [name for name in sys.modules if name.partition(".")[0] in MISSING]:
         del sys.modules[name]
@@ -63,7 +63,7 @@ def report(rows: LIBRARY.DataFrame) -> None: ...
 def test_an_installed_package_that_can_do_without_is_not_deceived(remarks):
     """Packages ask whether a library is there; only the submission's own imports are answered."""
     text = f"try:\n    import {MISSING[0]}\nexcept ImportError:\n    found = False\nelse:\n    found = True\n"
-    for path, found in ((importlib.util.__file__.replace("importlib/util.py", "x.py"), False), ("/tmp/submission/kernel.py", True)):
+    for path, is_found in ((importlib.util.__file__.replace("importlib/util.py", "x.py"), False), ("/tmp/submission/kernel.py", True)):
         names: dict[str, object] = {}
         exec(compile(text, path, "exec"), names)
-        assert names["found"] is found
+        assert names["found"] is is_found

@@ -11,7 +11,7 @@ from sandbox.protocol import pytree
 
 
 class Leaf:
-    """Stands for a tensor."""
+    """A stand-in for a tensor."""
 
     def __init__(self, name: str, dimensions: list[int] | None = None) -> None:
         self.name, self.order = name, dimensions
@@ -25,8 +25,8 @@ def is_leaf(value: object) -> bool:
 
 
 def parts(value: object) -> pytree.ObjectParts | None:
-    known = isinstance(value, SimpleNamespace)
-    return pytree.ObjectParts(kind="plain", name="task.Config", fields=vars(value)) if known else None
+    is_plain = isinstance(value, SimpleNamespace)
+    return pytree.ObjectParts(kind="plain", name="task.Config", fields=vars(value)) if is_plain else None
 
 
 A, B = Leaf("a"), Leaf("b", [1, 0])
@@ -34,14 +34,14 @@ NEST = [A, {"x": (1, None, "s", 2.5, True), 3: B}, SimpleNamespace(inner=(A,), n
 
 
 def test_a_nest_is_the_same_when_it_is_built() -> None:
-    found, text = pytree.flatten(NEST, is_leaf, dimensions=lambda one: one.order, parts=parts)
-    assert found == [A, B, A]
-    made = pytree.build(text, ["p", Leaf("q"), "r"], lambda kind, name, fields: (kind, name, fields))
-    assert made == ["p", {"x": (1, None, "s", 2.5, True), 3: "q [1, 0]"}, ("plain", "task.Config", {"inner": ("r",), "n": 7})]
+    tensors, text = pytree.flatten(NEST, is_leaf, dimensions=lambda leaf: leaf.order, parts=parts)
+    assert tensors == [A, B, A]
+    nest = pytree.build(text, ["p", Leaf("q"), "r"], lambda kind, name, fields: (kind, name, fields))
+    assert nest == ["p", {"x": (1, None, "s", 2.5, True), 3: "q [1, 0]"}, ("plain", "task.Config", {"inner": ("r",), "n": 7})]
 
 
 def test_its_tensors_can_be_listed() -> None:
-    node = json.loads(pytree.flatten(NEST, is_leaf, dimensions=lambda one: one.order, parts=parts)[1])
+    node = json.loads(pytree.flatten(NEST, is_leaf, dimensions=lambda leaf: leaf.order, parts=parts)[1])
     assert list(pytree.leaves(node)) == [(0, None), (1, [1, 0]), (2, None)]
     assert pytree.has_objects(node) and not pytree.has_objects(node[1][0])
 
@@ -60,5 +60,5 @@ def test_what_is_no_nest_is_refused() -> None:
 
 def test_a_tensor_of_no_dimensions_is_sent_as_one_element() -> None:
     point = SimpleNamespace(reshape=lambda shape: ("point", shape))
-    node = json.loads(pytree.flatten([Leaf("a", [])], is_leaf, dimensions=lambda one: one.order)[1])
+    node = json.loads(pytree.flatten([Leaf("a", [])], is_leaf, dimensions=lambda leaf: leaf.order)[1])
     assert pytree.builder(node)([point]) == [("point", ())]

@@ -15,27 +15,27 @@ pytestmark = pytest.mark.skipif(not extensions.named(extensions.COMMANDS), reaso
 def test_the_pages_are_what_the_code_makes():
     """In a process of its own: other tests of this one define errors and options."""
     command = [sys.executable, "-m", "tools.reference", "--check"]
-    done = subprocess.run(command, cwd=reference.ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run(command, cwd=reference.ROOT, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_a_page_that_differs_is_found(tmp_path):
     """The control: one page has another text, one is missing, one is not made any more."""
-    made = reference.pages()
+    pages = reference.pages()
     for name in ("cli.md", "api.md", "emulated-device.md", "old.md"):
-        (tmp_path / name).write_text(made.get(name, ""))
-    (tmp_path / "cli.md").write_text(made["cli.md"].replace("--problem", "--task"))
+        (tmp_path / name).write_text(pages.get(name, ""))
+    (tmp_path / "cli.md").write_text(pages["cli.md"].replace("--problem", "--task"))
     assert reference.stale(tmp_path) == ["cli.md", "exit-codes-and-errors.md", "old.md"]
 
 
 def test_every_command_method_and_error_is_there():
-    made = reference.pages()
+    pages = reference.pages()
     for text in ("`grader-cli rejudge create`", "`grader-server admin keys create`", "`--web-address-limit N`", "[env var: GRADER_SERVER]"):
-        assert text in made["cli.md"]
+        assert text in pages["cli.md"]
     types = ("`map<string, Samples>`", "`oneof event: Trial`", "| `score_low` | `optional double` | ")
     for text in ("#### WatchSubmission", "| `VERDICT_WRONG_ANSWER` | ", *types):
-        assert text in made["api.md"]
-    assert "| `QUOTA_EXCEEDED` | RESOURCE_EXHAUSTED | limit, retry_s, period | 3 |" in made["exit-codes-and-errors.md"]
+        assert text in pages["api.md"]
+    assert "| `QUOTA_EXCEEDED` | RESOURCE_EXHAUSTED | limit, retry_s, period | 3 |" in pages["exit-codes-and-errors.md"]
 
 
 def test_the_picture_has_the_lines_that_stay():

@@ -14,7 +14,7 @@ def read(*, host=(), device=(), linker=(), emulated=False) -> RequestedFlags:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("flag_words", "words"),
     [
         (["--use_fast_math"], ["--use_fast_math"]),
         (["-use_fast_math"], ["--use_fast_math"]),
@@ -27,10 +27,10 @@ def read(*, host=(), device=(), linker=(), emulated=False) -> RequestedFlags:
         (["--ptxas-options=-O2"], ["-Xptxas=-O2"]),
     ],
 )
-def test_flags_that_optimise_device_code_reach_nvcc(given, words):
+def test_flags_that_optimise_device_code_reach_nvcc(flag_words, words):
     """In one spelling, and without a remark; on the emulated device they change nothing, and that is said."""
-    assert (read(device=given).device, read(device=given).remarks("x")) == (words, ())
-    emulated = read(device=given, emulated=True)
+    assert (read(device=flag_words).device, read(device=flag_words).remarks("x")) == (words, ())
+    emulated = read(device=flag_words, emulated=True)
     assert emulated.device == [] and "not used" in emulated.remarks("x")[0]
 
 
@@ -41,12 +41,12 @@ def test_what_is_always_done_needs_no_words():
 
 @pytest.mark.parametrize("where", ["host", "device"])
 @pytest.mark.parametrize(
-    ("given", "standard"),
+    ("flag_words", "standard"),
     [(["-std=c++17"], "17"), (["--std", "c++20"], "20"), (["-std=gnu++17"], "17"), (["-std=c++20 -std=c++17"], "17"), (["-O3"], None)],
 )
-def test_the_last_standard_is_that_of_all_files(where, given, standard):
+def test_the_last_standard_is_that_of_all_files(where, flag_words, standard):
     """For nvcc and g++ alike; where none is named it is the language's own."""
-    flags = read(**{where: given})
+    flags = read(**{where: flag_words})
     assert (flags.standard, flags.unused) == (standard, [])
     assert flags.headers(Headers(standard="20")).standard == (standard or "20")
 
@@ -70,7 +70,7 @@ def test_an_error_in_cpp20_names_the_flag(log, names_flag, standard):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "flag_words",
     [
         ["-arch=sm_70"],
         ["-gencode", "arch=compute_70,code=sm_70"],
@@ -86,15 +86,15 @@ def test_an_error_in_cpp20_names_the_flag(log, names_flag, standard):
         ["-D'a"],
     ],
 )
-def test_a_flag_that_is_not_used_is_reported(given):
-    flags = read(device=given)
+def test_a_flag_that_is_not_used_is_reported(flag_words):
+    flags = read(device=flag_words)
     assert flags.device == [] and flags.macros == {} and flags.include_dirs == []
-    assert flags.remarks("mine") == (f"mine: {' '.join(given)}: {requested_flags.NOT_USED}",)
+    assert flags.remarks("mine") == (f"mine: {' '.join(flag_words)}: {requested_flags.NOT_USED}",)
 
 
 @pytest.mark.parametrize("where", ["host", "device", "linker", "directive"])
 @pytest.mark.parametrize(
-    "given",
+    "flag_words",
     [
         ["-fplugin=/tmp/x.so"],
         ["-wrapper", "/tmp/x"],
@@ -130,10 +130,10 @@ def test_a_flag_that_is_not_used_is_reported(given):
         ["--dryrun"],
     ],
 )
-def test_nothing_that_reads_writes_or_starts_a_file_gets_through(where, given):
+def test_nothing_that_reads_writes_or_starts_a_file_gets_through(where, flag_words):
     """Whichever list it stands in, in one word or two, and in a line of a source."""
-    line = f"// grader: flags={' '.join(given)}".replace("\n", " ")
-    flags = requested_flags.directed([line], emulated=False) if where == "directive" else read(**{where: given})
+    line = f"// grader: flags={' '.join(flag_words)}".replace("\n", " ")
+    flags = requested_flags.directed([line], emulated=False) if where == "directive" else read(**{where: flag_words})
     # `-DX=1` before a line break is a macro of its own; what follows it is not.
     assert flags == RequestedFlags(macros=flags.macros, unused=flags.unused) and set(flags.macros) <= {"X"}
     assert "\n" not in "".join(filter(None, flags.macros.values())) and flags.unused

@@ -61,8 +61,8 @@ def collected(tmp_path: Path):
     def collect(*words: str, turn: int = 0) -> list[str]:
         command = [sys.executable, "-m", "pytest", "-p", "tests.turns", "-p", "no:cacheprovider", "--collect-only", "-q", *words]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "GRADER_TEST_TURN": str(turn)}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+        process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return [line.partition("::")[2] for line in process.stdout.splitlines() if "::" in line]
 
     return collect
 

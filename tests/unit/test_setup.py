@@ -44,7 +44,7 @@ exec {sys.executable} "$@"
 
 
 class Setup:
-    """Runs tools/setup.sh on an environment whose Python is a fake."""
+    """A fake environment on which tools/setup.sh runs; its Python is a fake too."""
 
     def __init__(self, place):
         self.bin = place / "venv" / "bin"
@@ -56,14 +56,14 @@ class Setup:
         python.chmod(0o755)
 
     def run(self, *words, kind="run", code=0, path=os.environ["PATH"]):
-        """The lines that it printed, and the calls that install something."""
+        """Return the lines that it printed, and the calls that install something."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
         environment["PATH"] = f"{self.programs}:{path}"
         command = ["tools/setup.sh", kind, str(self.bin.parent), *words]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == code, done.stdout + done.stderr
+        process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        assert process.returncode == code, process.stdout + process.stderr
         calls = (self.bin / "calls").read_text().splitlines() if (self.bin / "calls").exists() else []
-        return (done.stdout + done.stderr).splitlines(), [call for call in calls if not re.search("^config| uv$", call)]
+        return (process.stdout + process.stderr).splitlines(), [call for call in calls if not re.search("^config| uv$", call)]
 
     def program(self, name, text="exit 0"):
         """Add a program that comes before the machine's."""
@@ -76,9 +76,9 @@ def setup(tmp_path):
     """A machine where PyTorch's CPU index offers the version that is wanted."""
     if HAS_DRIVER:
         pytest.skip("this machine has an NVIDIA driver")
-    made = Setup(tmp_path)
-    (made.bin / "offered").write_text(f"torch ({VERSION}+cpu)\nAvailable versions: {VERSION}+cpu, 2.8.0+cpu\n")
-    return made
+    machine = Setup(tmp_path)
+    (machine.bin / "offered").write_text(f"torch ({VERSION}+cpu)\nAvailable versions: {VERSION}+cpu, 2.8.0+cpu\n")
+    return machine
 
 
 def words_about(text, printed):
@@ -86,8 +86,8 @@ def words_about(text, printed):
 
 
 def test_without_a_driver_only_torch_comes_from_the_cpu_index(setup):
-    printed, (asked, torch, rest) = setup.run("--quiet")
-    assert asked.startswith(f"index versions torch --index-url {CPU_INDEX} --timeout 5 --retries 0")
+    printed, (index_query, torch, rest) = setup.run("--quiet")
+    assert index_query.startswith(f"index versions torch --index-url {CPU_INDEX} --timeout 5 --retries 0")
     assert torch.endswith(f"-c constraints.txt --no-deps --extra-index-url {CPU_INDEX} --quiet torch")
     assert rest.endswith("-c constraints.txt --quiet -e .[all] -e ./grader_extensions") and "index-url" not in rest
     assert len(words_about("CPU build", printed)) == 1
@@ -113,7 +113,7 @@ def test_an_index_without_the_version_leads_to_the_default_build_and_one_line(se
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("pip_output", "sentence"),
     [
         ("  ERROR: No matching distribution found for x\nerror: subprocess-exited", "pip failed: ERROR: No matching distribution"),
         ("/venv/bin/python: No module named pip", "pip failed: /venv/bin/python: No module named pip; the rest is in "),
@@ -121,16 +121,16 @@ def test_an_index_without_the_version_leads_to_the_default_build_and_one_line(se
         ("Temporary failure in name resolution\nERROR: No matching distribution found for x", "no answer from the package"),
     ],
 )
-def test_a_pip_that_fails_is_a_sentence_and_the_rest_is_in_a_file(setup, said, sentence):
+def test_a_pip_that_fails_is_a_sentence_and_the_rest_is_in_a_file(setup, pip_output, sentence):
     """Its last error that says something, or the reason behind it."""
-    (setup.bin / "failing").write_text(f"Collecting x\n{said}\n")
+    (setup.bin / "failing").write_text(f"Collecting x\n{pip_output}\n")
     printed, _ = setup.run(code=1)
     assert printed[-1].startswith(f"[setup] {sentence}") and not words_about("Collecting", printed)
-    assert said in (setup.bin.parent / "setup.log").read_text() and not (setup.bin.parent / ".ready-run").exists()
+    assert pip_output in (setup.bin.parent / "setup.log").read_text() and not (setup.bin.parent / ".ready-run").exists()
 
 
 def test_uv_installs_from_the_sources_that_pip_is_configured_for(setup):
-    """It reads none of pip's settings by itself. What it has no word for is left to pip."""
+    """By itself uv reads none of pip's settings. Settings that it has no word for are left to pip."""
     (setup.bin / "uv").touch()
     settings = "global.extra-index-url='\\nfile:///a\\nfile:///b'\n:env:.find-links='/wheels'\n:env:.timeout='180'\n"
     (setup.bin / "configuration").write_text(settings)
