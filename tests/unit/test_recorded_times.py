@@ -38,7 +38,7 @@ TRAINS, LATE, TRUSTED = PLACE / "h100_trains.jsonl.gz", PLACE / "h200_late_scala
 
 @cache
 def recorded(path: Path = RECORD) -> list[dict[str, Any]]:
-    """All of them."""
+    """Return all recordings of a file."""
     return list(records(path))
 
 
@@ -50,14 +50,14 @@ def against_eager(data: dict[str, Any], allowance: str = "FACTOR") -> wire.Speed
 
 
 def _changed(data: dict[str, Any], arm: str, change: Callable[[int, int], int]) -> dict[str, Any]:
-    """The same with an arm's times changed, by turn and value."""
-    turns = {**data["turns"], arm: [[change(number, one) for one in turn] for number, turn in enumerate(data["turns"][arm])]}
+    """Return the data with an arm's times changed, by turn and value."""
+    turns = {**data["turns"], arm: [[change(number, run_ns) for run_ns in turn] for number, turn in enumerate(data["turns"][arm])]}
     return {**data, "turns": turns}
 
 
 def _in_turns(chosen: Collection[int], by_ns: int) -> Callable[[int, int], int]:
-    """Slower in these turns."""
-    return lambda number, one: one + (by_ns if number in chosen else 0)
+    """Return a change that makes these turns slower."""
+    return lambda number, run_ns: run_ns + (by_ns if number in chosen else 0)
 
 
 @pytest.mark.parametrize(("path", "count"), [(RECORD, 50), (AT_RANDOM, 62), (THIRTY, 120), (BUSY, 136), (QUIET, 144), (TRAINS, 84)])
@@ -70,7 +70,7 @@ def test_nobody_wins_against_himself(path: Path, count: int) -> None:
 
 def test_the_control_wins_against_himself() -> None:
     """Were all that null runs take forgiven, whoever slows them would win: what the rules are there for."""
-    data = next(one for one in recorded() if one["workload"] == "add_n33554432")
+    data = next(recording for recording in recorded() if recording["workload"] == "add_n33554432")
     subject = [statistics.median(turn) for turn in data["turns"][SUBJECT]]
     slowed = [statistics.median(turn) + 30_000 for turn in data["turns"][TRUSTED]]
     eager = [
@@ -89,8 +89,8 @@ def test_a_busy_host_is_not_in_the_time_of_a_run_that_ends_on_the_device(path: P
     """Every interval contains 1 within a hundredth and is as narrow as on an idle host."""
     assert len(recorded(path)) == count
     for data in recorded(path):
-        one = against_eager(data)
-        assert one.ratio_low <= WINNER and one.ratio_high >= 1 / WINNER, data["workload"]
+        speedup = against_eager(data)
+        assert speedup.ratio_low <= WINNER and speedup.ratio_high >= 1 / WINNER, data["workload"]
     assert max(map(_width, (data for data in recorded(path) if data["workload"] != "add_n4194304"))) < 1.5 * HALF_WIDTH
 
 
@@ -150,7 +150,7 @@ def test_slowing_null_runs_gains_no_more_than_the_slack(slower_ns: int, every: i
         worse = data
         for arm in (TRUSTED, OWN_NULL):
             worse = _changed(worse, arm, _in_turns(range(0, 12, every), slower_ns))
-        honest, liar = (statistics.median(net_of(one).certified.durations_ns) for one in (data, worse))
+        honest, liar = (statistics.median(net_of(recording).certified.durations_ns) for recording in (data, worse))
         assert liar > honest - NULL_SLACK_NS - OWN_SLACK_NS - 1_000
         if every == 1 and slower_ns > 3 * NULL_SLACK_NS:
             assert net_of(worse).unrest is not NoiseKind.NONE
@@ -164,9 +164,9 @@ def test_slowing_chosen_null_runs_gains_no_more_than_the_slack(slower_ns: int, c
     for data in recorded(TRAINS)[::4]:
         worse = data
         for arm in (TRUSTED, OWN_NULL):
-            turns = [[one + (slower_ns if one in sorted(turn)[-count:] else 0) for one in turn] for turn in data["turns"][arm]]
+            turns = [[run_ns + (slower_ns if run_ns in sorted(turn)[-count:] else 0) for run_ns in turn] for turn in data["turns"][arm]]
             worse = {**worse, "turns": {**worse["turns"], arm: turns}}
-        honest, liar = (statistics.median(net_of(one).certified.durations_ns) for one in (data, worse))
+        honest, liar = (statistics.median(net_of(recording).certified.durations_ns) for recording in (data, worse))
         assert liar > honest - NULL_SLACK_NS - OWN_SLACK_NS - 500
         assert count > 3 or liar > honest - 1_000
 
@@ -175,9 +175,9 @@ def test_equal_kernels_of_20_us_scatter_by_less_than_1_percent(monkeypatch: pyte
     """From grading to grading, and what turns leave open of one; in the control, which is the mean of the lower half alone, by more."""
 
     def scatter() -> tuple[float, float]:
-        found = [net_of(data) for data in recorded(TRAINS) if data["workload"] == "add_n4194304"]
-        ratios = [next(one.ratio for one in net.speedups if one.baseline == EAGER) for net in found]
-        return statistics.stdev(ratios), statistics.fmean(net.look.widths[0].sampled for net in found if net.look.widths[0])
+        nets = [net_of(data) for data in recorded(TRAINS) if data["workload"] == "add_n4194304"]
+        ratios = [next(speedup.ratio for speedup in net.speedups if speedup.baseline == EAGER) for net in nets]
+        return statistics.stdev(ratios), statistics.fmean(net.look.widths[0].sampled for net in nets if net.look.widths[0])
 
     between, left_open = scatter()
     assert between < 0.0095 and left_open < 0.027
@@ -205,18 +205,18 @@ def test_a_launch_with_late_scalars_blames_no_host(hidden_ns: int, blamed: int, 
     device_ns = {SUBJECT: 365_000, EAGER: 367_700, "compile": 367_000, TRUSTED: 363_500, OWN_NULL: 363_000}
 
     def hidden(arm: str, runs_ns: list[int]) -> list[int]:
-        return [max(one - hidden_ns, device_ns[arm]) for one in runs_ns] if hidden_ns else runs_ns
+        return [max(run_ns - hidden_ns, device_ns[arm]) for run_ns in runs_ns] if hidden_ns else runs_ns
 
     nets = []
     for data in recorded(LATE):
         alone = {**data["alone"], "run_ns": {name: hidden(name, runs_ns) for name, runs_ns in data["alone"]["run_ns"].items()}}
         alone["null_ns"] = {copies: hidden(TRUSTED, runs_ns) for copies, runs_ns in data["alone"]["null_ns"].items()}
-        turns = {arm: [hidden(arm, turn) for turn in taken] for arm, taken in data["turns"].items()}
+        turns = {arm: [hidden(arm, turn) for turn in arm_turns] for arm, arm_turns in data["turns"].items()}
         nets.append((data["reported"][SUBJECT], net_of({**data, "alone": alone, "turns": turns})))
-    slowed = [any(one.slowed for one in net.baselines.values()) for _, net in nets]
-    assert sum(net.unrest is not NoiseKind.NONE or one for (_, net), one in zip(nets, slowed, strict=True)) == blamed
+    slowed = [any(samples.slowed for samples in net.baselines.values()) for _, net in nets]
+    assert sum(net.unrest is not NoiseKind.NONE or is_slowed for (_, net), is_slowed in zip(nets, slowed, strict=True)) == blamed
     claims = [(wire.Samples(durations_ns=(claim_ns,)), net.certified) for claim_ns, net in nets]
-    assert sum(not confirmed(claim, seen, wire.Clock.DEVICE_EVENTS) for claim, seen in claims) == unconfirmed
+    assert sum(not confirmed(claim, certified, wire.Clock.DEVICE_EVENTS) for claim, certified in claims) == unconfirmed
 
 
 REPLAYED = (RECORD, IN_ORDER, AT_RANDOM, THIRTY, BUSY, QUIET)
@@ -227,16 +227,16 @@ def test_turns_that_end_by_the_rule_let_nobody_win_against_himself(path: Path) -
     """Of all recordings, also where turns began in a fixed order; cut into the shorter turns of today, so that all looks but the last are
     there. Nowhere are more runs taken than were."""
     for data in recorded(path):
-        for rule in (one for one in RULES if one is not FIXED):
-            found = replay(data, rule)
-            assert found.found is None or found.found.ratio_low <= WINNER, (data["workload"], rule.name)
-            assert found.run_share <= 1.0
+        for rule in (candidate for candidate in RULES if candidate is not FIXED):
+            outcome = replay(data, rule)
+            assert outcome.found is None or outcome.found.ratio_low <= WINNER, (data["workload"], rule.name)
+            assert outcome.run_share <= 1.0
 
 
 def test_the_control_of_the_replay_wins() -> None:
     """As many turns as were recorded, and an interval that pays for no look."""
-    found = [replay(data, FIXED).found for data in recorded(IN_ORDER)]
-    assert sum(one is not None and one.ratio_low > WINNER for one in found) == 1
+    speedups = [replay(data, FIXED).found for data in recorded(IN_ORDER)]
+    assert sum(speedup is not None and speedup.ratio_low > WINNER for speedup in speedups) == 1
 
 
 def test_a_turn_is_cut_without_losing_runs() -> None:
