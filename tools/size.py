@@ -48,14 +48,12 @@ def count() -> dict[str, Counter[str]]:
             figures["words"][folder(path)] += len((ROOT / path).read_text().split())
         if path.suffix not in CODE or path.parts[0] not in (*PRODUCT, "tests"):
             continue
-        text = (ROOT / path).read_text()
-        kind = "tests" if "tests" in path.parts else "lines"
-        figures[kind][folder(path)] += text.count("\n")
-        if path.suffix != ".py" or kind == "tests":
-            continue
-        tree = ast.parse(text)
-        figures["modules"][folder(path)] += 1
-        figures["pronouns"][folder(path)] += len([*pronoun_names(tree), *pronoun_docstrings(tree)])
+        text, is_test = (ROOT / path).read_text(), "tests" in path.parts
+        figures["tests" if is_test else "lines"][folder(path)] += text.count("\n")
+        if path.suffix == ".py":
+            tree = ast.parse(text)
+            figures["modules"][folder(path)] += not is_test
+            figures["test_pronouns" if is_test else "pronouns"][folder(path)] += len([*pronoun_names(tree), *pronoun_docstrings(tree)])
     return figures
 
 
@@ -64,6 +62,7 @@ LIMITED = {
     "modules": "Python modules",
     "pronouns": "Names and docstrings that `python -m tools.names` lists",
     "tests": "Tests: lines of Python and CUDA",
+    "test_pronouns": "Tests: names and docstrings that `python -m tools.names` lists",
     "words": "Documents: words",
 }
 
@@ -72,7 +71,7 @@ def show(figures: dict[str, Counter[str]], ceilings: dict[str, dict[str, int]]) 
     """Print each table of figures next to its ceilings, and the sum of the product."""
     for kind, title in LIMITED.items():
         sys.stdout.write(f"{title}\n")
-        for name in sorted(set(figures[kind]) | set(ceilings.get(kind, {}))):
+        for name in sorted(set(+figures[kind]) | set(ceilings.get(kind, {}))):
             sys.stdout.write(f"  {name:32} {figures[kind][name]:7,} of {ceilings.get(kind, {}).get(name, 0):7,}\n")
         sys.stdout.write(f"  {'all':32} {figures[kind].total():7,} of {sum(ceilings.get(kind, {}).values()):7,}\n\n")
     product = sum(value for name, value in figures["lines"].items() if name not in ("deploy", "examples"))
