@@ -19,10 +19,10 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 def rows(count: int, *, report: str = "{}", start: datetime = START) -> list[dict[str, Any]]:
     """Submissions of 200 users, many of whom cannot be told apart; some at the same time."""
     rng = random.Random(11)
-    made = []
+    entries = []
     for number in range(count):
         value = rng.choice((1.0, 1.5, 2.0)) + rng.uniform(0, 0.02)
-        made.append(
+        entries.append(
             {
                 "submission_id": f"{rng.getrandbits(64):016x}",
                 "body_digest": "",
@@ -55,19 +55,19 @@ def rows(count: int, *, report: str = "{}", start: datetime = START) -> list[dic
                 "judgement_count": 1,
             }
         )
-    return made
+    return entries
 
 
-async def filled(ledger: Ledger, made: list[dict[str, Any]]) -> None:
+async def filled(ledger: Ledger, entries: list[dict[str, Any]]) -> None:
     """Write rows as they are: their ids are the same in every database."""
 
     def fill(connection: sa.Connection) -> None:
         document = records.to_text(fakes.problem("sum"))
         connection.execute(sa.insert(problems).values(digest="d", problem_id="sum", document=document, create_time=START))
-        connection.execute(sa.insert(submissions), [{name: value for name, value in row.items() if name != "report"} for row in made])
-        own = ("number", "attempt", "problem_digest", "create_time", *FOUND)
-        columns = [*(submissions.c[name] for name in own), submissions.c.number, sa.literal(1), sa.literal(made[0]["report"])]
+        connection.execute(sa.insert(submissions), [{name: value for name, value in row.items() if name != "report"} for row in entries])
+        own_columns = ("number", "attempt", "problem_digest", "create_time", *FOUND)
+        columns = [*(submissions.c[name] for name in own_columns), submissions.c.number, sa.literal(1), sa.literal(entries[0]["report"])]
         query = sa.select(*columns).where(submissions.c.verdict.is_not(None))
-        connection.execute(sa.insert(judgements).from_select([*own, "source_number", "sequence", "report"], query))
+        connection.execute(sa.insert(judgements).from_select([*own_columns, "source_number", "sequence", "report"], query))
 
     await ledger.database.write(fill)

@@ -11,9 +11,9 @@ Returned = TypeVar("Returned")
 
 def drained(generator: Generator[Said, Any, Returned]) -> tuple[list[Said], Returned]:
     """Everything that it yields, and its value."""
-    said = []
+    messages = []
     while True:
         try:
-            said.append(next(generator))
+            messages.append(next(generator))
         except StopIteration as end:
-            return said, end.value
+            return messages, end.value

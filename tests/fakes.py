@@ -51,17 +51,17 @@ def new_submission(order: str = "accept", problem_id: str = "sum", language: str
     return NewSubmission(problem_id=problem_id, language=language, sources=(SourceFile(path="kernel.cu", content=source(order)),), **fields)
 
 
-def submission(new: NewSubmission | None = None, **fields: object) -> Submission:
+def submission(draft: NewSubmission | None = None, **fields: object) -> Submission:
     """A submission that runs, unless the fields say otherwise."""
     submitted = Submission(
-        submission_id="s1", new=new or new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC)
+        submission_id="s1", new=draft or new_submission(), problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC)
     )
     return replace(submitted, **fields)  # type: ignore[arg-type]
 
 
-def lease(new: NewSubmission | None = None, of: Problem | None = None, **fields: object) -> Lease:
+def lease(draft: NewSubmission | None = None, of: Problem | None = None, **fields: object) -> Lease:
     """A first attempt at a submission with these fields."""
-    return Lease(submission=submission(new, **fields), problem=of or problem(), attempt=1, worker_id="w")
+    return Lease(submission=submission(draft, **fields), problem=of or problem(), attempt=1, worker_id="w")
 
 
 def problem(problem_id: str = "sum", digest: str = "d" * 64) -> Problem:
@@ -201,8 +201,8 @@ class FakeGrade:
             self.running -= 1
 
     async def _facts(self, lease: Lease) -> AsyncIterator[wire.Fact]:
-        found = re.search(r"grade: (\w+)", lease.submission.new.sources[0].content)
-        order = found.group(1) if found else "accept"
+        match = re.search(r"grade: (\w+)", lease.submission.new.sources[0].content)
+        order = match.group(1) if match else "accept"
         yield ENVIRONMENT
         yield wire.Progress(stage=wire.Stage.BUILDING)
         yield wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
@@ -233,7 +233,7 @@ class FakeGrade:
         """Every size of a sweep; wrong: all but the first are. Larger sizes take longer, in proportion."""
         workloads = lease.problem.spec.workloads
         yield wire.Load(outcome=wire.LoadOutcome.LOADED)
-        yield wire.Plan(trials=(), sweep=tuple(one.workload_id for one in workloads))
+        yield wire.Plan(trials=(), sweep=tuple(entry.workload_id for entry in workloads))
         for number, workload in enumerate(workloads):
             name, wrong = workload.workload_id, order == "wrong" and number > 0
             yield wire.Plan(trials=((name, wire.TrialPhase.VERIFY, 1),), measured=(name,))
@@ -241,8 +241,8 @@ class FakeGrade:
             yield trial(name, outcome=wire.TrialOutcome.MISMATCHED if wrong else wire.TrialOutcome.PASSED)
             if not wrong:
                 scale = max(workload.axes.values())
-                times = wire.Samples(durations_ns=tuple(scale * one for one in (90, 100, 110)))
-                eager = wire.Samples(durations_ns=tuple(scale * one for one in (190, 200, 210)))
+                times = wire.Samples(durations_ns=tuple(scale * base_ns for base_ns in (90, 100, 110)))
+                eager = wire.Samples(durations_ns=tuple(scale * base_ns for base_ns in (190, 200, 210)))
                 yield replace(
                     measurement(name), certified=times, reported=times, baselines={"eager": eager}, moved_bytes=workload.moved_bytes
                 )
@@ -251,9 +251,9 @@ class FakeGrade:
     def _process(self, lease: Lease, order: str, index: int) -> Iterator[wire.Fact]:
         """One process; in ranked mode also times, as many times faster than eager as the source says behind `speedup:`, and 1 % about."""
         workloads = lease.problem.spec.workloads
-        measured = tuple(one.workload_id for one in workloads) if lease.ranking else ()
+        measured = tuple(entry.workload_id for entry in workloads) if lease.ranking else ()
         yield wire.Load(outcome=wire.LoadOutcome.LOADED)
-        yield wire.Plan(trials=tuple((one.workload_id, wire.TrialPhase.VERIFY, 1) for one in workloads), measured=measured)
+        yield wire.Plan(trials=tuple((entry.workload_id, wire.TrialPhase.VERIFY, 1) for entry in workloads), measured=measured)
         for workload in workloads:
             yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id)
             outcome = wire.TrialOutcome.MISMATCHED if order == "wrong" else wire.TrialOutcome.PASSED
@@ -261,8 +261,8 @@ class FakeGrade:
             if order == "wrong":
                 break
         else:
-            found = re.search(r"speedup: ([0-9.]+)", lease.submission.new.sources[0].content)
-            ratio = (float(found.group(1)) if found else 2.0) * (0.999, 1.0, 1.001)[index % 3]
+            match = re.search(r"speedup: ([0-9.]+)", lease.submission.new.sources[0].content)
+            ratio = (float(match.group(1)) if match else 2.0) * (0.999, 1.0, 1.001)[index % 3]
             speedup = wire.Speedup(baseline="eager", ratio=ratio, ratio_low=ratio * 0.99, ratio_high=ratio * 1.01)
             for workload in workloads if lease.ranking else ():
                 yield replace(measurement(workload.workload_id, hidden=workload.hidden), speedups=(speedup,))

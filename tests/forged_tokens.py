@@ -50,7 +50,7 @@ def changed_afterwards(key, claims):
 
 
 FORGERIES = {
-    one.__name__: one for one in (unsigned, by_public_modulus, by_public_pem, by_another_key, by_a_key_that_comes_along, changed_afterwards)
+    f.__name__: f for f in (unsigned, by_public_modulus, by_public_pem, by_another_key, by_a_key_that_comes_along, changed_afterwards)
 }
 
 

@@ -43,9 +43,9 @@ async def graded(
     sources = tuple(SourceFile(path=path, content=content) for path, content in files.items())
     language = detect(sources)
     assert language in problem.languages
-    new = NewSubmission(problem_id=problem.problem_id, language=language, sources=sources, mode=mode, skip_sanitizer=skip_sanitizer)
+    draft = NewSubmission(problem_id=problem.problem_id, language=language, sources=sources, mode=mode, skip_sanitizer=skip_sanitizer)
     facts = [
-        fact async for fact in fleet.grade(fakes.lease(new, problem, submission_id=secrets.token_hex(8), problem_digest=problem.digest))
+        fact async for fact in fleet.grade(fakes.lease(draft, problem, submission_id=secrets.token_hex(8), problem_digest=problem.digest))
     ]
     report = fold(facts)
     skip_without_extensions("" if report.build is None else report.build.log)

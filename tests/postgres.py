@@ -28,8 +28,8 @@ _FAST = ("listen_addresses=", "fsync=off", "full_page_writes=off", "shared_buffe
 
 def programs() -> Path | None:
     """The directory of the newest PostgreSQL's programs; Debian keeps them off the path."""
-    if found := shutil.which("postgres"):
-        return Path(found).resolve().parent
+    if executable := shutil.which("postgres"):
+        return Path(executable).resolve().parent
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: float(path.parts[-3]))
     return versions[-1].parent if versions else None
 
@@ -43,7 +43,7 @@ class Postgres:
         self._spare: list[str] = []
         self._as: dict[str, object] = {}
         if os.geteuid() == 0:  # it refuses root
-            users = {one.pw_name: one for one in pwd.getpwall()}
+            users = {entry.pw_name: entry for entry in pwd.getpwall()}
             user = users.get("postgres") or users["nobody"]
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             os.chown(directory, user.pw_uid, user.pw_gid)
@@ -62,10 +62,10 @@ class Postgres:
         subprocess.run([self.bin_dir / "initdb", *words], check=True, capture_output=True, cwd="/", **self._as)
         self.start()
         self.administer('CREATE DATABASE "migrated"')
-        made = engine(self.url("migrated"))
-        with made.begin() as connection:
+        database_engine = engine(self.url("migrated"))
+        with database_engine.begin() as connection:
             migrate.migrate(connection)
-        made.dispose()
+        database_engine.dispose()
 
     def start(self) -> None:
         """Start, and wait until it answers."""

@@ -74,9 +74,9 @@ class Builder:
     def __init__(self, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self._place, self._capfd, self._count = place, capfd, 0
 
-    def __call__(self, text: str, path: str = "mine/kernel.py", others: Mapping[str, str] | None = None, **fields: Any) -> Made:
-        """others: further files of the submission, by path, named after the first; fields: of the job, or the problem's modules."""
+    def __call__(self, text: str, path: str = "mine/kernel.py", files: Mapping[str, str] | None = None, **fields: Any) -> Made:
+        """files: further files of the submission, by path, named after the first; fields: of the job, or the problem's modules."""
         self._count += 1
         place = self._place / str(self._count)
-        files = {name: content.replace("OUT", repr(str(place / "out"))) for name, content in {path: text, **(others or {})}.items()}
-        return build_here(place, self._capfd, files, language="python", **fields)
+        texts = {name: content.replace("OUT", repr(str(place / "out"))) for name, content in {path: text, **(files or {})}.items()}
+        return build_here(place, self._capfd, texts, language="python", **fields)

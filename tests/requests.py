@@ -25,7 +25,7 @@ def new_submission(
     return submission_pb2.Submission(
         problem=full_name(PROBLEMS, problem_id),
         language=language,
-        sources=[submission_pb2.SourceFile(path=one.path, content=one.content) for one in sources],
+        sources=[submission_pb2.SourceFile(path=source.path, content=source.content) for source in sources],
         entry=entry,
         device_kind=device_kind,
         mode=f"MODE_{mode.name}",

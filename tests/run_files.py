@@ -16,17 +16,17 @@ CACHE_BYTES = 1 << 30
 
 def make_once(name: str, make: Callable[[Path], None]) -> Path:
     """The directory of this name in the run's directory. The first process that asks for it calls `make`; the others wait."""
-    made = Path(os.environ[RUN_DIR_VARIABLE]) / "made" / name
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with made.with_name(f"{name}.lock").open("w") as lock:
+    directory = Path(os.environ[RUN_DIR_VARIABLE]) / "made" / name
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_name(f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            unfinished = made.with_name(f"{name}.unfinished")
+        if not directory.exists():
+            unfinished = directory.with_name(f"{name}.unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
             make(unfinished)
-            unfinished.rename(made)
-    return made
+            unfinished.rename(directory)
+    return directory
 
 
 def cache_directory() -> Path:

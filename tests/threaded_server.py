@@ -60,13 +60,13 @@ def certificates(root: Path) -> dict[str, Path]:
 def in_thread(context: AbstractAsyncContextManager[Entered]) -> Iterator[Entered]:
     """Hold the context open in the event loop of another thread."""
     entered: list[Entered] = []
-    up, loop, done = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+    up, loop, ending = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def hold() -> None:
         async with context as value:
             entered.append(value)
             up.set()
-            await done.wait()
+            await ending.wait()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(hold(),))
     thread.start()
@@ -74,7 +74,7 @@ def in_thread(context: AbstractAsyncContextManager[Entered]) -> Iterator[Entered
         assert up.wait(START_S), "the server did not start"
         yield entered[0]
     finally:
-        loop.call_soon_threadsafe(done.set)
+        loop.call_soon_threadsafe(ending.set)
         thread.join()
         loop.close()
 

@@ -73,7 +73,7 @@ def arguments_below_root(config: pytest.Config) -> list[str]:
 def commit_count(root: Path) -> str:
     """Count the commits of HEAD; 0 without git."""
     try:
-        done = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
+        result = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
     except OSError:
         return "0"
-    return done.stdout.strip() or "0"
+    return result.stdout.strip() or "0"

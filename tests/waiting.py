@@ -17,11 +17,11 @@ async def until(look: Callable[[], Any]) -> Any:
     """Call this again and again, and return what it returns, awaited, once that is true."""
     async with asyncio.timeout(LIMIT_S):
         while True:
-            seen = look()
-            if inspect.isawaitable(seen):
-                seen = await seen
-            if seen:
-                return seen
+            value = look()
+            if inspect.isawaitable(value):
+                value = await value
+            if value:
+                return value
             await asyncio.sleep(0.01)
 
 

@@ -117,11 +117,11 @@ def test_a_parameter_that_contradicts_the_problem_is_named(builder, device_kind)
 def test_what_fails_once_the_submission_has_run_is_its_doing(builder):
     """Whatever the error is: a builder that is broken is tried again, and counts against nobody's quota."""
     for artifact, note in ((b"", None), ("no bytes", wire.BuildNote())):
-        left = (build.BuildAttempt(code=build.BUILT, log="", artifact=artifact), note)
-        failed = builder({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_, left=left: left))
+        attempt = (build.BuildAttempt(code=build.BUILT, log="", artifact=artifact), note)
+        failed = builder({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_, attempt=attempt: attempt))
         assert failed.code == IMPORT_FAILED and "the submission left the build box unusable" in failed.log
-    left = (build.BuildAttempt(code=build.BUILT, log="", artifact=b"made"), wire.BuildNote())
-    assert builder({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_: left)).code == build.BUILT
+    attempt = (build.BuildAttempt(code=build.BUILT, log="", artifact=b"made"), wire.BuildNote())
+    assert builder({"k.py": ""}, "emulated", SimpleNamespace(build=lambda *_: attempt)).code == build.BUILT
 
 
 @pytest.mark.parametrize("error", [OSError("no room"), MemoryError("none left")])
@@ -139,10 +139,10 @@ def test_the_builders_memory_is_closed():
     """To the submission, which has its uid and could make it say that it is broken; the control is an interpreter that builds nothing."""
     tell = "print(ctypes.CDLL(None).prctl(3))"  # PR_GET_DUMPABLE
     building = f"sys.argv = ['build', '/nonexistent', '/nonexistent']; print(build.main()); {tell}"
-    for act, said in ((building, ["5", "0"]), (tell, ["1"])):
+    for act, expected in ((building, ["5", "0"]), (tell, ["1"])):
         text = f"import ctypes, sys; from sandbox.builder import build; {act}"
-        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=300)
-        assert done.stdout.split() == said
+        result = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=300)
+        assert result.stdout.split() == expected
 
 
 # -- several kinds of headers ----------------------------------------------------------------------------------------------
@@ -201,11 +201,11 @@ def test_errors_are_those_of_the_full_headers(builder, device_kind, language):
 
 def attempts(*outcomes):
     """Fake attempts, and which headers were tried with which time."""
-    tried, left = [], list(outcomes)
+    tried, remaining = [], list(outcomes)
 
     def attempt(headers, timeout_s):
         tried.append((headers.name, timeout_s))
-        return left.pop(0)
+        return remaining.pop(0)
 
     return attempt, tried
 
@@ -249,11 +249,11 @@ def test_a_way_that_is_not_there_says_why():
 
 def test_a_plan_out_of_time_is_stopped_with_all_that_it_runs(tmp_path):
     """Its commands do not go on to take the time of the next."""
-    done = tmp_path / "done"
-    slow = steps.CompilerStep(command=("sh", "-c", f"sleep 3; touch {done}"), directory=tmp_path, outputs=("slow",))
+    marker = tmp_path / "done"
+    slow = steps.CompilerStep(command=("sh", "-c", f"sleep 3; touch {marker}"), directory=tmp_path, outputs=("slow",))
     ran = steps.run([slow], tmp_path, timeout_s=0.3)
     assert not ran.succeeded and ran.log == f"{steps.UNFINISHED}\n"
-    assert not done.exists()
+    assert not marker.exists()
 
 
 def test_a_command_s_words_reach_it_as_they_are(tmp_path):
@@ -290,6 +290,6 @@ def test_the_log_is_in_the_order_of_the_plan(tmp_path):
 
 def test_what_two_passes_say_of_a_source_is_said_once():
     """By paragraphs; the number of errors is not compared. Another source's words are its own."""
-    one, more = "k.cu(1): error: x\n  x\n  ^\n", "k.cu(2): error: y\n  y\n  ^\n"
-    logs = [("k.cu", f"{one}\n1 error detected\n"), ("k.cu", f"{one}\n{more}\n2 errors detected\n"), ("j.cu", one)]
-    assert steps.merged(logs) == f"{one}\n1 error detected\n{more}{one}"
+    first, second = "k.cu(1): error: x\n  x\n  ^\n", "k.cu(2): error: y\n  y\n  ^\n"
+    logs = [("k.cu", f"{first}\n1 error detected\n"), ("k.cu", f"{first}\n{second}\n2 errors detected\n"), ("j.cu", first)]
+    assert steps.merged(logs) == f"{first}\n1 error detected\n{second}{first}"

@@ -84,7 +84,7 @@ def test_the_commands_are_nvcc_s_with_the_job_s_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "replacement"),
     [
         (ANSWER, ""),
         ("--gen_module_id_file", "--module_id_by_other_means"),
@@ -96,10 +96,10 @@ def test_the_commands_are_nvcc_s_with_the_job_s_names(tmp_path):
     ],
     ids=["nothing", "no module id", "other tools", "unknown variable", "open quote", "no object", "a folder"],
 )
-def test_an_answer_of_another_shape_is_not_taken(old, new):
+def test_an_answer_of_another_shape_is_not_taken(old, replacement):
     """Then nvcc is asked to do it all."""
     assert nvcc.parse(ANSWER) is not None
-    assert nvcc.parse(ANSWER.replace(old, new)) is None
+    assert nvcc.parse(ANSWER.replace(old, replacement)) is None
 
 
 def test_every_source_of_a_job_has_an_identifier_of_its_own():
@@ -222,8 +222,8 @@ def test_nvcc_of_an_unknown_kind_compiles_by_itself(builder, tmp_path, monkeypat
     (tmp_path / "headers/value.h").write_text("const int value = VALUE;")
     headers = Headers(include_dirs=(str(tmp_path / "headers"),), defines=("VALUE=1",))
     fake = SimpleNamespace(headers=lambda *_: [headers], libraries=cuda.libraries, check=cuda.check)
-    more = "#include <value.h>\nint more() { return value; }"
-    compiled = builder({"kernel.cu": f"{source}\n{more}", "more.cpp": more.replace("more", "much")}, lambda *_: fake)
+    addition = "#include <value.h>\nint more() { return value; }"
+    compiled = builder({"kernel.cu": f"{source}\n{addition}", "more.cpp": addition.replace("more", "much")}, lambda *_: fake)
     assert compiled.code == code
     assert ("kernel.cu(3): error" in compiled.log) is (code == build.REJECTED) and ("registers" in compiled.log) is (code == build.BUILT)
 
@@ -371,8 +371,8 @@ def test_an_artifact_needs_the_libraries_that_it_calls(tmp_path, toolkit, called
     (tmp_path / "0").mkdir()
     result = steps.run([compiled, *linked], tmp_path)
     assert result.succeeded, result.log
-    found = dynamic_section(tmp_path / "artifact")
-    assert [name for name in found["NEEDED"] if name.startswith("libcu")] == needed and found["RPATH"] == [str(tmp_path / "lib")]
+    section = dynamic_section(tmp_path / "artifact")
+    assert [name for name in section["NEEDED"] if name.startswith("libcu")] == needed and section["RPATH"] == [str(tmp_path / "lib")]
     imported, _ = from_symbols((tmp_path / "artifact").read_bytes())
     assert imported == tuple(name for name in [called] if name.startswith(("cublas", "curand")))  # what forbidden libraries are refused by
 
@@ -426,5 +426,5 @@ def test_packages_add_headers_and_libraries(builder, tmp_path, monkeypatch, home
         monkeypatch.setenv(CUTLASS_VARIABLE, str(cutlass))
     compiled = builder(files)
     assert compiled.code == build.BUILT, compiled.log
-    found = dynamic_section(compiled.out / "artifact")
-    assert "libcublas.so.99" in found["NEEDED"] and str(site / "nvidia/cu99/lib") in found["RPATH"][0]
+    section = dynamic_section(compiled.out / "artifact")
+    assert "libcublas.so.99" in section["NEEDED"] and str(site / "nvidia/cu99/lib") in section["RPATH"][0]

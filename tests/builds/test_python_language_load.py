@@ -22,8 +22,8 @@ SUM = [11.0, 22.0, 33.0]
 
 def test_nothing_is_compiled_where_an_artifact_is_loaded(builder, loaded):
     """An extension with other sources than in the build box is not there, and is not made."""
-    other = GOOD_INLINE.replace("CUDA, functions", "CUDA + (' ' * (os.environ['PATH'] == '/nonexistent')), functions")
-    kind, message = loaded(builder(f"import os\n{other}").artifact)
+    inline = GOOD_INLINE.replace("CUDA, functions", "CUDA + (' ' * (os.environ['PATH'] == '/nonexistent')), functions")
+    kind, message = loaded(builder(f"import os\n{inline}").artifact)
     assert kind == "RuntimeError" and "'adds' was not compiled with these sources" in message
     assert message.startswith("mine/kernel.py:17: error")
 
@@ -47,9 +47,9 @@ def test_a_model_gets_the_states_arguments_and_weights(builder, loaded):
         {"arguments": [2.0], "weights": {"weight": torch.full((3,), 9.0)}, "seed": 1, "drawn": None, "train": False, "dtype": "float32"},
         saved,
     )
-    given = {"convention": "model"}
-    assert loaded(builder(MODEL.replace("NAME", "weight")).artifact, saved.getvalue(), **given) == [22.0, 44.0, 66.0]
-    assert loaded(builder(MODEL.replace("NAME", "other")).artifact, saved.getvalue(), **given) == [0.0, 0.0, 0.0]
+    options = {"convention": "model"}
+    assert loaded(builder(MODEL.replace("NAME", "weight")).artifact, saved.getvalue(), **options) == [22.0, 44.0, 66.0]
+    assert loaded(builder(MODEL.replace("NAME", "other")).artifact, saved.getvalue(), **options) == [0.0, 0.0, 0.0]
 
 
 def test_data_is_given_as_the_template_says(builder, loaded):
@@ -89,12 +89,12 @@ def custom_kernel(data):
 def test_objects_are_of_the_problems_class_or_of_the_submissions_or_have_the_attributes(builder, loaded):
     """Each launch gets its own: a count is as it was."""
     task = {"task.py": "class Config:\n    def sum(self, b):\n        return self.a + b\n"}
-    own = "import torch\nclass Cache(torch.nn.Module):\n    def forward(self):\n        return self.data\n"
-    given = {"convention": "data", "templates": (OBJECTS,)}
-    both = builder(own + USES.replace("KERNEL", "config.sum(cache())"), modules=task)
-    assert loaded(both.artifact, **given) == SUM
+    model = "import torch\nclass Cache(torch.nn.Module):\n    def forward(self):\n        return self.data\n"
+    options = {"convention": "data", "templates": (OBJECTS,)}
+    both = builder(model + USES.replace("KERNEL", "config.sum(cache())"), modules=task)
+    assert loaded(both.artifact, **options) == SUM
     neither = builder(USES.replace("KERNEL", "config.a + dict(cache.named_buffers())['data']"))
-    assert loaded(neither.artifact, **given) == SUM
+    assert loaded(neither.artifact, **options) == SUM
     kind, message = loaded(neither.artifact, convention="data", templates=(OBJECTS.replace("3]", "4]"),))
     assert kind == "AssertionError" and message.startswith("mine/kernel.py:5: error")
 

@@ -36,7 +36,7 @@ def test_a_module_without_extensions_is_packed_as_it_is(builder):
 def test_an_extension_is_compiled_once_and_packed(builder, device_kind):
     """Two builds make the same bytes; the report's kind of headers is the extension's."""
     first, second = builder(GOOD_INLINE, device_kind=device_kind), builder(GOOD_INLINE, device_kind=device_kind)
-    assert [one.name for one in first.note.kernels] == ([ADD] if device_kind == "cuda" else [])
+    assert [kernel.name for kernel in first.note.kernels] == ([ADD] if device_kind == "cuda" else [])
     assert first.code == BUILT, first.log
     assert [name.split("/")[-1] for name in first.names] == ["adds.so", "kernel.py"]
     assert first.artifact == second.artifact
@@ -154,8 +154,8 @@ def test_flags_that_are_not_used_are_remarked(builder):
 
 
 @pytest.mark.parametrize("device_kind", [NVCC])
-@pytest.mark.parametrize(("flag", "found"), [("--use_fast_math", True), ("-O3", False)])
-def test_flags_reach_the_kernels_of_a_gpu(builder, device_kind, flag, found, place):
+@pytest.mark.parametrize(("flag", "approximate"), [("--use_fast_math", True), ("-O3", False)])
+def test_flags_reach_the_kernels_of_a_gpu(builder, device_kind, flag, approximate, place):
     """nvcc's approximation of a division is in the PTX only where it was asked for; a macro is there, and one of torch's is taken back."""
     flags = f'extra_cuda_cflags=["{flag}", "-D__MINE=1", "-U__CUDA_NO_HALF_OPERATORS__"]'
     text = flagged(flags).replace("a[i] + b[i]", "a[i] / b[i]")
@@ -163,7 +163,7 @@ def test_flags_reach_the_kernels_of_a_gpu(builder, device_kind, flag, found, pla
     built = builder(text.replace("\n__global__", check), device_kind=device_kind)
     assert built.code == BUILT and built.note.remarks == (), built.log
     (ptx,) = (path.read_text() for path in place.rglob("*.ptx"))
-    assert ("div.approx.ftz.f32" in ptx) is found
+    assert ("div.approx.ftz.f32" in ptx) is approximate
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_reported_log_is_escaped_and_a_code_is_one_that_a_build_ends_with(buil
 
 
 @pytest.mark.parametrize(
-    ("text", "entry", "found"),
+    ("text", "entry", "expected"),
     [
         ("def solve(a): ...\ndef run(a): ...", "solve", "solve"),
         ("class ModelNew:\n    def __call__(self, a): ...\ndef f(): ...", "solve", "ModelNew"),
@@ -241,15 +241,15 @@ def test_a_reported_log_is_escaped_and_a_code_is_one_that_a_build_ends_with(buil
         ("from os.path import join", "solve", None),
     ],
 )
-def test_the_entry_is_found_by_its_names_or_as_the_only_function(text, entry, found):
+def test_the_entry_is_found_by_its_names_or_as_the_only_function(text, entry, expected):
     """The name given, the usual ones, the only public function that the module itself defines."""
     module = types.ModuleType("kernel")
     exec(text, vars(module))
-    if found is None:
+    if expected is None:
         with pytest.raises(python_module.NoEntry, match="name one of them"):
             python_module.find_entry(module, entry)
     else:
-        assert python_module.find_entry(module, entry).__name__ == found
+        assert python_module.find_entry(module, entry).__name__ == expected
 
 
 def test_what_is_printed_is_cut_and_comes_after_the_error(builder):
@@ -274,12 +274,12 @@ def test_a_daemon_does_not_hold_the_build_up(builder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "left",
+    "statement",
     ["os.symlink(OUT + '/../victim', OUT + '/artifact')", "os.mkfifo(OUT + '/artifact')", "open(OUT + '/artifact', 'w').write('mine')"],
 )
-def test_what_a_module_leaves_under_the_artifacts_name_is_replaced(builder, left):
+def test_what_a_module_leaves_under_the_artifacts_name_is_replaced(builder, statement):
     """The artifact is a plain file with the builder's content, whatever lay there, and nothing is written through a link."""
-    built = builder(f"import os\n{left}\n{PLAIN}")
+    built = builder(f"import os\n{statement}\n{PLAIN}")
     assert built.code == BUILT and built.names == ["sources/mine/kernel.py"]
     assert not (built.out.parent / "victim").exists()
 

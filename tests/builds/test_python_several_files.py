@@ -37,7 +37,7 @@ SUM = [11.0, 22.0, 33.0]
 
 def test_files_that_import_each_other_are_built_and_loaded(builder, loaded):
     """In both boxes; the artifact says which one is the main file."""
-    built = builder(MAIN, path="run.py", others=OTHERS)
+    built = builder(MAIN, path="run.py", files=OTHERS)
     assert built.code == BUILT, built.log
     assert built.names == ["main/path", *(f"sources/{name}" for name in sorted(["run.py", *OTHERS]))]
     assert loaded(built.artifact) == SUM
@@ -45,9 +45,7 @@ def test_files_that_import_each_other_are_built_and_loaded(builder, loaded):
 
 def test_the_main_file_need_not_be_the_first(builder, loaded):
     """If it alone has an entry."""
-    built = builder(
-        OTHERS["kernels.py"], path="kernels.py", others={"z.py": MAIN, **{name: OTHERS[name] for name in OTHERS if "/" in name}}
-    )
+    built = builder(OTHERS["kernels.py"], path="kernels.py", files={"z.py": MAIN, **{name: OTHERS[name] for name in OTHERS if "/" in name}})
     assert built.code == BUILT and loaded(built.artifact) == SUM, built.log
 
 
@@ -57,14 +55,14 @@ def test_the_problems_modules_can_be_imported(builder, loaded):
     text = "from task import input_t\nfrom kernels import add\nimport inspect, task, utils\n"
     text += "assert 'def same' in inspect.getsource(utils.same)\n"
     text += "def solution(a: input_t, b):\n    return add(a, b)\n"
-    others = {"kernels.py": "from utils import same\ndef add(a, b):\n    return same(a + b)\n"}
-    built = builder(text, path="run.py", others=others, modules=modules)
+    files = {"kernels.py": "from utils import same\ndef add(a, b):\n    return same(a + b)\n"}
+    built = builder(text, path="run.py", files=files, modules=modules)
     assert built.code == BUILT, built.log
     assert loaded(built.artifact) == SUM
-    other = builder(
-        f"{text}assert task.WHO == 'own'\n", path="run.py", others={**others, "task.py": "input_t, WHO = object, 'own'\n"}, modules=modules
+    imported = builder(
+        f"{text}assert task.WHO == 'own'\n", path="run.py", files={**files, "task.py": "input_t, WHO = object, 'own'\n"}, modules=modules
     )
-    assert other.code == BUILT and loaded(other.artifact) == SUM, other.log
+    assert imported.code == BUILT and loaded(imported.artifact) == SUM, imported.log
 
 
 def test_the_problems_modules_are_read_only(builder):
@@ -77,27 +75,27 @@ def test_the_problems_modules_are_read_only(builder):
 @pytest.mark.parametrize("source", ["Path(__file__).parent / 'kernel.cu'", "'kernel.cu'"])
 def test_cuda_files_next_to_the_main_file_are_compiled(builder, loaded, source):
     """By their path, or by their name in the working directory; with a header that has device code."""
-    others = {"kernel.cu": CUDA + BOUND, "kernel.cuh": HEADER.replace("BODY", "")}
-    built = builder(LOADS.replace("SOURCE", source), path="run.py", others=others)
+    files = {"kernel.cu": CUDA + BOUND, "kernel.cuh": HEADER.replace("BODY", "")}
+    built = builder(LOADS.replace("SOURCE", source), path="run.py", files=files)
     assert built.code == BUILT, built.log
     assert loaded(built.artifact) == SUM
 
 
 def test_an_error_is_placed_in_the_file_that_has_it(builder):
     """Of Python, of a CUDA text inside a Python file that is not the main one, of a CUDA file, of its header."""
-    failed = builder("from kernels import add\n" + PLAIN, path="run.py", others={"kernels.py": "\ndef add(\n"})
+    failed = builder("from kernels import add\n" + PLAIN, path="run.py", files={"kernels.py": "\ndef add(\n"})
     assert failed.code == IMPORT_FAILED and failed.log.startswith("kernels.py:2: error: SyntaxError"), failed.log
     inline = (
         'from torch.utils.cpp_extension import load_inline\nTEXT = """\n__global__ void f(float* x) {\n'
         '    x[0] = undefined_thing;\n}\n"""\n'
         'module = load_inline("f", "void nothing();", TEXT)\n'
     )
-    failed = builder("import kernels\n" + PLAIN, path="run.py", others={"kernels.py": inline})
+    failed = builder("import kernels\n" + PLAIN, path="run.py", files={"kernels.py": inline})
     assert failed.code == REJECTED and "kernels.py:4:" in failed.log and "4 |     x[0] = undefined_thing;" in failed.log, failed.log
     assert "kernels.py:7: note: asked for here" in failed.log
     for place, called, body in (("kernel.cu:4:", "undefined_thing", ""), ("kernel.cuh:4:", "empty_like", " + undefined_thing")):
         files = {"kernel.cu": CUDA.replace("empty_like", called) + BOUND, "kernel.cuh": HEADER.replace("BODY", body)}
-        failed = builder(LOADS.replace("SOURCE", "'kernel.cu'"), path="run.py", others=files)
+        failed = builder(LOADS.replace("SOURCE", "'kernel.cu'"), path="run.py", files=files)
         assert failed.code == REJECTED and place in failed.log, failed.log
 
 
@@ -105,16 +103,16 @@ def test_a_file_may_have_the_name_that_an_inline_text_is_compiled_under(builder)
     """The error is at that file's line, though its text is compiled behind torch's headers."""
     text = "from pathlib import Path\nfrom torch.utils.cpp_extension import load_inline\n"
     text += "module = load_inline('f', 'void nothing();', Path(__file__).with_name('cuda.cu').read_text())\n"
-    failed = builder(text + PLAIN, path="run.py", others={"cuda.cu": "\n__global__ void f(float* x) {\n    x[0] = undefined_thing;\n}\n"})
+    failed = builder(text + PLAIN, path="run.py", files={"cuda.cu": "\n__global__ void f(float* x) {\n    x[0] = undefined_thing;\n}\n"})
     assert failed.code == REJECTED and "cuda.cu:3:" in failed.log and "3 |     x[0] = undefined_thing;" in failed.log, failed.log
 
 
 def test_a_missing_package_is_unsupported_and_a_missing_file_is_not(builder):
     """A package that no file is named like; a misspelt file of the submission's own. What is said: tests/unit/test_missing_modules.py."""
-    failed = builder(f"import tilelang.language\n{PLAIN}", path="run.py", others=OTHERS)
+    failed = builder(f"import tilelang.language\n{PLAIN}", path="run.py", files=OTHERS)
     assert failed.code == UNSUPPORTED, failed.log
     assert failed.log.startswith("run.py:1: error: this grader does not have the Python module 'tilelang'")
-    failed = builder(f"from kernles import add\n{PLAIN}", path="run.py", others=OTHERS)
+    failed = builder(f"from kernles import add\n{PLAIN}", path="run.py", files=OTHERS)
     assert failed.code == IMPORT_FAILED, failed.log
     assert "no module 'kernles'; the files can be imported as kernels, run, pkg, pkg.more; did you mean 'kernels'?" in failed.log
 

@@ -113,22 +113,22 @@ class Graded:
 
     def certified_ns(self, workload_id: str) -> float | None:
         """The median of the certified times; None where the kernel was not measured, or not accepted."""
-        found = self._measurement(workload_id)
-        return None if found is None else statistics.median(found.certified.durations_ns)
+        measurement = self._measurement(workload_id)
+        return None if measurement is None else statistics.median(measurement.certified.durations_ns)
 
     def reported_ns(self, workload_id: str) -> float | None:
         """The median of what do_bench reported in the kernel's own process: a claim."""
-        found = self._measurement(workload_id)
-        return None if found is None or found.reported is None else statistics.median(found.reported.durations_ns)
+        measurement = self._measurement(workload_id)
+        return None if measurement is None or measurement.reported is None else statistics.median(measurement.reported.durations_ns)
 
     def baseline_ns(self, workload_id: str, baseline: str) -> float | None:
         """The median of a baseline's times: by do_bench in the trusted runner where it was taken so, else certified."""
-        found = self._measurement(workload_id)
-        samples = None if found is None else found.reported_baselines.get(baseline) or found.baselines.get(baseline)
+        measurement = self._measurement(workload_id)
+        samples = None if measurement is None else measurement.reported_baselines.get(baseline) or measurement.baselines.get(baseline)
         return None if samples is None else statistics.median(samples.durations_ns)
 
     def _measurement(self, workload_id: str) -> wire.Measurement | None:
-        return next((one for one in self.report.measurements if one.workload_id == workload_id), None)
+        return next((measurement for measurement in self.report.measurements if measurement.workload_id == workload_id), None)
 
 
 class Grading:
@@ -206,7 +206,7 @@ class Grading:
         self, problem: Problem, source: Sources, *, language: str, mode: wire.Mode, device: str | None, entry: str, cascade: bool = False
     ) -> Lease:
         self._count += 1
-        new = NewSubmission(
+        draft = NewSubmission(
             problem_id=problem.problem_id,
             language=language,
             sources=(SourceFile(path=SOURCE_NAMES.get(language, "kernel.cu"), content=source),) if isinstance(source, str) else source,
@@ -218,7 +218,7 @@ class Grading:
         )
         submission = Submission(
             submission_id=f"{self.state_id}n{self._count}",
-            new=new,
+            new=draft,
             problem_digest=problem.spec.digest,
             state=SubmissionState.RUNNING,
             create_time=datetime.now(UTC),
@@ -228,12 +228,12 @@ class Grading:
     @asynccontextmanager
     async def _host(self, conditions: Conditions) -> AsyncIterator[_ConditionedHost]:
         """The fleet as one grading sees it."""
-        own = make(self.isolation_name, self._settings, conditions.protections) if conditions.protections else None
+        isolation = make(self.isolation_name, self._settings, conditions.protections) if conditions.protections else None
         try:
-            yield _ConditionedHost(self.fleet, own or self.fleet.isolation, conditions, warm=own is None)
+            yield _ConditionedHost(self.fleet, isolation or self.fleet.isolation, conditions, warm=isolation is None)
         finally:
-            if own is not None:
-                await own.close()
+            if isolation is not None:
+                await isolation.close()
 
 
 class _ConditionedHost:
@@ -262,9 +262,9 @@ class _ConditionedHost:
             async with started(self.isolation, spec) as fresh:
                 yield fresh
             return
-        async with self._fleet.run_box(spec) as taken:
-            uids = {taken.box.uid} - {os.geteuid(), 0}
-            yield taken
+        async with self._fleet.run_box(spec) as run_box:
+            uids = {run_box.box.uid} - {os.geteuid(), 0}
+            yield run_box
             alive = processes_of(uids, self._daemon)
         # Its slot may be another box's by now, so that a new process with its uid is not its own.
         self.isolation.leftovers += [line for line in processes_of(uids, self._daemon) if line in alive]
@@ -291,13 +291,13 @@ class LeftoverWatch(ObservedIsolation):
             yield box
         if spec.purpose is Purpose.RUN:
             # The slot is still ours, so a new process with its uid is the box's.
-            found = processes_of({box.uid} - {os.geteuid(), 0}, self._daemon)
-            self.leftovers += [line for line in found if line.split()[0] not in before]
+            processes = processes_of({box.uid} - {os.geteuid(), 0}, self._daemon)
+            self.leftovers += [line for line in processes if line.split()[0] not in before]
 
 
 def processes_of(uids: set[int], name: str = "") -> list[str]:
     """The live processes of this host that have one of these uids or this name, each as "PID NAME"."""
-    found = []
+    processes = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             status = dict(line.split(":\t", 1) for line in (directory / "status").read_text().splitlines() if ":\t" in line)
@@ -306,8 +306,8 @@ def processes_of(uids: set[int], name: str = "") -> list[str]:
         if status["State"].startswith(("Z", "X")):
             continue  # dead, and not reaped yet by whichever process has to
         if int(status["Uid"].split()[0]) in uids or (name and status["Name"] == name):
-            found.append(f"{directory.name} {status['Name']}")
-    return found
+            processes.append(f"{directory.name} {status['Name']}")
+    return processes
 
 
 @asynccontextmanager

@@ -33,8 +33,8 @@ class Program:
             ended = self.process.poll() is not None
             lines = [line for line in self.log.read_text().splitlines() if f'"{word}"' in line]
             if len(lines) >= count:
-                found: dict[str, str] = json.loads(lines[count - 1])
-                return found
+                event: dict[str, str] = json.loads(lines[count - 1])
+                return event
             if ended:
                 break
             time.sleep(POLL_S)
@@ -47,10 +47,10 @@ def program(module: str, *words: object) -> Iterator[Program]:
     command = [sys.executable, "-m", module, *map(str, words), "--log-format", "json"]
     with tempfile.NamedTemporaryFile(prefix="grader-log-") as log:
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log) as process:
-            made = Program(process=process, log=Path(log.name))
+            child = Program(process=process, log=Path(log.name))
             try:
-                yield made
+                yield child
             finally:
                 process.send_signal(signal.SIGTERM)
                 code = process.wait(timeout=300)
-        assert code in (0, -signal.SIGKILL), made.log.read_text()[-3000:]
+        assert code in (0, -signal.SIGKILL), child.log.read_text()[-3000:]

@@ -37,23 +37,23 @@ class IsolationLanes:
     def __init__(self, isolation: str, artifacts: Path, stack: AsyncExitStack) -> None:
         self._isolation, self._artifacts, self._stack = isolation, artifacts, stack
         self._free: list[Grading] = []
-        self._made = 0
+        self._lane_count = 0
         self._changed = asyncio.Condition()
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[Grading]:
         """Wait for a free lane; start one where there are not as many as there may be. Raises NoIsolationWorks."""
         async with self._changed:
-            while not self._free and self._made == LANE_COUNT:
+            while not self._free and self._lane_count == LANE_COUNT:
                 await self._changed.wait()
             starts = not self._free
-            self._made += starts
-            taken = None if starts else self._free.pop()
+            self._lane_count += starts
+            idle_lane = None if starts else self._free.pop()
         try:
-            lane = taken or await self._start()
+            lane = idle_lane or await self._start()
         except BaseException:
             async with self._changed:
-                self._made -= 1
+                self._lane_count -= 1
                 self._changed.notify()
             raise
         try:
@@ -94,20 +94,20 @@ class GradingService:
             async with self._lanes[submission.isolation].lane() as lane:
                 if isinstance(request, BuildRequest):
                     return await _build(lane, submission)
-                return tuple([await grade_on(lane, one) for one in (submission, submission.then) if one is not None])
+                return tuple([await grade_on(lane, job) for job in (submission, submission.then) if job is not None])
         except NoIsolationWorks as error:
             return Unusable(detail=str(error))
         except Exception as error:  # noqa: BLE001  the test that asked reports it
             return ServiceFailed(detail=f"{type(error).__name__}: {error}")
 
 
-async def grade_on(lane: Grading, one: GradingRequest) -> Graded:
+async def grade_on(lane: Grading, job: GradingRequest) -> Graded:
     """Grade this on the emulated device of that fleet."""
-    return await lane.grade(one.problem, one.sources, language=one.language, mode=one.mode, device="emulated", conditions=one.conditions)
+    return await lane.grade(job.problem, job.sources, language=job.language, mode=job.mode, device="emulated", conditions=job.conditions)
 
 
-async def _build(lane: Grading, one: GradingRequest) -> tuple[wire.Build, bytes | None]:
-    return await lane.build(one.problem, one.sources, language=one.language, device="emulated", conditions=one.conditions)
+async def _build(lane: Grading, job: GradingRequest) -> tuple[wire.Build, bytes | None]:
+    return await lane.build(job.problem, job.sources, language=job.language, device="emulated", conditions=job.conditions)
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:

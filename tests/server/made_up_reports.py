@@ -46,7 +46,7 @@ def accepted(score: float, *, flags: Sequence[str] = (), workloads: Sequence[str
     for step, seconds in STEPS_S.items():
         spans.append(wire.Span(step=step, begin_ns=begin_ns, duration_ns=int(seconds * 1e9)))
         begin_ns += spans[-1].duration_ns
-    names = [*((one, False) for one in workloads), *((one, True) for one in HIDDEN)]
+    names = [*((workload, False) for workload in workloads), *((workload, True) for workload in HIDDEN)]
     return Report(
         verdict=Verdict.ACCEPTED,
         reason="",
@@ -116,7 +116,7 @@ def mismatched() -> Report:
         output="y", shape=(128, 256), kind=wire.PatternKind.REGION, count=16_384,
         ranges=(wire.IndexRange(axis=1, size=256, first=128, last=255),),
     )  # fmt: skip
-    found = replace(
+    mismatch = replace(
         trial("128x256"),
         outcome=wire.TrialOutcome.MISMATCHED,
         mismatched_count=16_384,
@@ -131,7 +131,7 @@ def mismatched() -> Report:
         reason="MISMATCH",
         summary="16384 of 32768 elements of y differ on workload '128x256'.",
         build=BUILD,
-        trials=(found,),
+        trials=(mismatch,),
         environment=ENVIRONMENT,
         output="softmax of 128 rows\n" * 20,
         flags=("THROTTLED",),
@@ -153,7 +153,7 @@ def profiled() -> Report:
         thread=(1, 0, 0),
         count=128,
     )
-    found = wire.KernelProfile(
+    profile = wire.KernelProfile(
         tools=(
             wire.ProfileTool(name="cuobjdump", outcome=wire.ToolOutcome.RAN, detail="SASS of 1 kernel"),
             wire.ProfileTool(name="ncu", outcome=wire.ToolOutcome.UNAVAILABLE, detail="the driver gives counters to administrators only"),
@@ -165,4 +165,4 @@ def profiled() -> Report:
         remarks=("It has no vectorised loads.",),
         launches=(wire.KernelLaunch(kernel="softmax", grid=(128, 1, 1), block=(128, 1, 1), shared_bytes=512, count=3, duration_ns=9_000),),
     )
-    return replace(accepted(3.3), profile=found, score=None)
+    return replace(accepted(3.3), profile=profile, score=None)

@@ -74,8 +74,8 @@ async def test_a_submission_that_was_not_answered_is_sent_again_as_the_same_one(
     at = await served(servicer)
     assert await submit(Target(server=at), *order, json=False, wait=True) == 0
     assert len(servicer.request_ids) == 8 and len(set(servicer.request_ids)) == 1
-    assert f"{ACCEPTED.name} for problems/sum (cuda) at {at}" in (said := capsys.readouterr()).out
-    assert "waiting until it is back" in said.err and "answers again" in said.err
+    assert f"{ACCEPTED.name} for problems/sum (cuda) at {at}" in (output := capsys.readouterr()).out
+    assert "waiting until it is back" in output.err and "answers again" in output.err
 
 
 @pytest.mark.parametrize("error", [None, ShuttingDown()], ids=["unreachable", "shutting-down"])
@@ -130,8 +130,8 @@ async def test_a_watch_begins_while_the_server_is_away(served, place, capsys):
     """As after a command that was given up."""
     task = asyncio.create_task(watch(Target(server=f"unix:{place}/l"), ACCEPTED.name, json=False))
     async with asyncio.timeout(DEADLINE_S):
-        while "waiting until it is back" not in (said := capsys.readouterr().out):
-            assert not task.done(), said
+        while "waiting until it is back" not in (output := capsys.readouterr().out):
+            assert not task.done(), output
             await asyncio.sleep(0.05)
     await served(Restarting())
     assert await asyncio.wait_for(task, DEADLINE_S) == 0
@@ -158,17 +158,17 @@ async def test_without_a_restart_to_wait_for_a_call_fails_as_before(served):
 @pytest.mark.slow
 async def test_an_absence_is_reported_once_and_so_is_its_end():
     """With how long it is waited for, at most; nothing of one that is over at once."""
-    said = []
-    there = ServerAbsence("a:1", said.append)
+    messages = []
+    there = ServerAbsence("a:1", messages.append)
     assert await there.wait(DEADLINE_S)
     there.end()
-    assert said == []
-    while not said:
+    assert messages == []
+    while not messages:
         assert await there.wait(DEADLINE_S)
     assert await there.wait(DEADLINE_S)
     there.end()
     there.end()
-    assert said == ["no answer from a:1; waiting until it is back, for up to 5 minutes", "a:1 answers again"]
+    assert messages == ["no answer from a:1; waiting until it is back, for up to 5 minutes", "a:1 answers again"]
     assert not await there.wait(0.0)
 
 

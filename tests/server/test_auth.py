@@ -39,7 +39,7 @@ def test_every_method_of_the_service_has_its_scope():
 
 async def wrong_metadata(keyed):
     """Everything that must not get in, by what is wrong with it."""
-    good, other = await keyed.key(), await keyed.key()
+    good, other_key = await keyed.key(), await keyed.key()
     revoked = await keyed.key()
     await keyed.revoke(revoked)
     key_id, secret = good.split("_")[1:]
@@ -52,7 +52,7 @@ async def wrong_metadata(keyed):
         "newline": [("authorization", f"Bearer {good} x")],
         "two keys": [bearer(good), bearer(good)],
         "unknown": [bearer(keys.new("x", EVERY, datetime.now(UTC))[1])],
-        "secret of another": [bearer(f"grader_{key_id}_{other.split('_')[2]}")],
+        "secret of another": [bearer(f"grader_{key_id}_{other_key.split('_')[2]}")],
         "digest as secret": [bearer(f"grader_{key_id}_{keys.digest(secret)}")],
         "expired": [bearer(await keyed.key(lasting_s=-1))],
         "revoked": [bearer(revoked)],
@@ -61,8 +61,8 @@ async def wrong_metadata(keyed):
 
 async def test_without_a_valid_key_every_method_is_unauthenticated(keyed):
     """Missing, malformed, unknown, wrong, expired, revoked: on each method, whatever else the request says."""
-    for what, metadata in (await wrong_metadata(keyed)).items():
-        assert set(codes(await keyed.answers(*metadata)).values()) == {UNAUTHENTICATED}, what
+    for case, metadata in (await wrong_metadata(keyed)).items():
+        assert set(codes(await keyed.answers(*metadata)).values()) == {UNAUTHENTICATED}, case
 
 
 async def test_the_same_calls_get_through_where_no_keys_are_asked_for(settings):
@@ -85,8 +85,8 @@ async def test_a_key_opens_what_its_scopes_say_and_nothing_else(keyed, scopes):
 async def test_an_unknown_key_and_a_wrong_secret_are_told_the_same(keyed):
     """Whoever guesses does not learn which ids there are."""
     metadata = await wrong_metadata(keyed)
-    told = {(await keyed.answers(*metadata[what]))["GetCaller"].details() for what in ("unknown", "secret of another")}
-    assert len(told) == 1
+    details = {(await keyed.answers(*metadata[case]))["GetCaller"].details() for case in ("unknown", "secret of another")}
+    assert len(details) == 1
 
 
 @pytest.mark.parametrize("method", ["Submit", "WatchSubmission"])
@@ -117,7 +117,7 @@ async def services(address, *metadata):
 
     async with grpc.aio.insecure_channel(address) as channel:
         answers = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(requests(), metadata=metadata, timeout=60)
-        return {one.name async for answer in answers for one in answer.list_services_response.service}
+        return {service.name async for answer in answers for service in answer.list_services_response.service}
 
 
 async def test_reflection_asks_for_a_key(keyed):
@@ -173,17 +173,17 @@ async def test_a_revoked_key_is_refused_within_seconds(keyed, monkeypatch):
 @pytest.mark.slow
 async def test_a_watch_ends_when_its_key_is_revoked(keyed, kernel):
     """Within seconds, though nothing happens to the submission; the watch of another key goes on."""
-    text, other = await keyed.key(), await keyed.key()
-    async with keyed.client(text) as client, keyed.client(other) as stays:
+    text, other_text = await keyed.key(), await keyed.key()
+    async with keyed.client(text) as client, keyed.client(other_text) as stays:
         name = (await client.submit(kernel("hang"))).name
-        seen = Counter()
+        counts = Counter()
 
         async def follow(who, key):
             async for _ in who.watch(name):
-                seen[key] += 1
+                counts[key] += 1
 
-        ending, going = asyncio.create_task(follow(client, text)), asyncio.create_task(follow(stays, other))
-        await until(lambda: min(seen[text], seen[other]) >= 3)
+        ending, going = asyncio.create_task(follow(client, text)), asyncio.create_task(follow(stays, other_text))
+        await until(lambda: min(counts[text], counts[other_text]) >= 3)
         await keyed.revoke(text)
         with pytest.raises(errors.Unauthenticated, match="revoked"):
             await asyncio.wait_for(ending, 300)
@@ -203,8 +203,8 @@ async def test_a_request_that_cannot_be_read_is_not_looked_at_without_a_key(keye
 class CountedKeys:
     """Keys in memory, that count how often they are read."""
 
-    def __init__(self, *known):
-        self.known, self.read_count = list(known), 0
+    def __init__(self, *stored):
+        self.known, self.read_count = list(stored), 0
 
     def now(self):
         return datetime.now(UTC)
@@ -215,7 +215,7 @@ class CountedKeys:
         return list(self.known)
 
 
-def made(scopes=EVERY):
+def stored_key(scopes=EVERY):
     return keys.new("alice", scopes, datetime.now(UTC))
 
 
@@ -223,7 +223,7 @@ async def test_known_keys_cost_no_read_of_the_database_a_call(monkeypatch):
     """One read does for all calls of the next seconds."""
     now_s = [100.0]
     monkeypatch.setattr(auth, "_now_s", lambda: now_s[0])
-    key, text = made()
+    key, text = stored_key()
     counted = CountedKeys(key)
     gate = Authenticator(counted)
     for count in (1, 2):
@@ -235,10 +235,10 @@ async def test_known_keys_cost_no_read_of_the_database_a_call(monkeypatch):
 
 async def test_guessing_keys_reads_the_database_now_and_then_only():
     """A hundred unknown keys at once are one read, or two where they come while one is under way."""
-    key, _ = made()
+    key, _ = stored_key()
     counted = CountedKeys(key)
     gate = Authenticator(counted)
-    guesses = [gate.admit(auth.PREFIX + "Submit", [bearer(made()[1])]) for _ in range(100)]
+    guesses = [gate.admit(auth.PREFIX + "Submit", [bearer(stored_key()[1])]) for _ in range(100)]
     results = await asyncio.gather(*guesses, return_exceptions=True)
     assert all(isinstance(result, errors.Unauthenticated) for result in results)
     assert counted.read_count <= 2
@@ -247,7 +247,7 @@ async def test_guessing_keys_reads_the_database_now_and_then_only():
 @pytest.mark.parametrize("method", [auth.PREFIX + "NewMethod", "/grader.v1.OtherService/Submit", "Submit", ""])
 async def test_a_method_that_is_not_in_the_table_is_refused(method):
     """Even to a key with every scope: whoever adds a method has to say what it needs."""
-    key, text = made()
+    key, text = stored_key()
     gate = Authenticator(CountedKeys(key))
     await gate.admit(auth.PREFIX + "Submit", [bearer(text)])
     with pytest.raises(errors.PermissionDenied):
@@ -256,7 +256,7 @@ async def test_a_method_that_is_not_in_the_table_is_refused(method):
 
 async def test_a_ledger_that_cannot_be_read_lets_nobody_in():
     """Closed, not open."""
-    key, text = made()
+    key, text = stored_key()
 
     class Broken(CountedKeys):
         async def all(self):

@@ -19,7 +19,7 @@ from tests.server.test_queue_share import until_one_runs
 
 
 async def names(client, **fields):
-    return [one.name for one in (await client.list_submissions(page_size=1000, **fields)).submissions]
+    return [submission.name for submission in (await client.list_submissions(page_size=1000, **fields)).submissions]
 
 
 async def test_each_gets_its_own_result_and_one_that_is_wrong_loses_nothing(client, kernel, finished):
@@ -27,51 +27,51 @@ async def test_each_gets_its_own_result_and_one_that_is_wrong_loses_nothing(clie
     wrong = kernel()
     wrong.sources[0].path = "/a.cu"
     results = await client.batch_submit([kernel("wrong"), wrong, kernel(problem="none"), kernel(device_kind="cuda"), kernel()])
-    assert [type(one) for one in results[1:4]] == [errors.InvalidSubmission, errors.ProblemNotFound, errors.NoSuchDevice]
-    assert [one.field for one in results[1].violations] == ["sources[0].path"]
+    assert [type(error) for error in results[1:4]] == [errors.InvalidSubmission, errors.ProblemNotFound, errors.NoSuchDevice]
+    assert [violation.field for violation in results[1].violations] == ["sources[0].path"]
     with pytest.raises(errors.InvalidSubmission) as alone:
         await client.submit(wrong)
     assert str(alone.value) == str(results[1])
-    kept = [results[0].name, results[4].name]
-    assert await names(client) == kept[::-1]
-    assert [(await finished(client, one)).report.reason for one in (results[0], results[4])] == ["MISMATCH", ""]
+    accepted_names = [results[0].name, results[4].name]
+    assert await names(client) == accepted_names[::-1]
+    assert [(await finished(client, result)).report.reason for result in (results[0], results[4])] == ["MISMATCH", ""]
 
 
 async def test_a_large_batch_is_taken_in_its_order_and_answered_without_sources(client, kernel):
     """As many as may be, of which some are large."""
-    made = [kernel(tags=["t"]) for _ in range(BATCH_LIMIT)]
-    for one in made[::10]:
-        one.sources[0].content += "//" + "x" * 100_000
-    results = await client.batch_submit(made)
-    assert [one.name for one in results] == (await names(client, tag="t"))[::-1]
-    assert not any(one.sources for one in results) and (await client.get_submission(results[0].name)).sources
+    submissions = [kernel(tags=["t"]) for _ in range(BATCH_LIMIT)]
+    for submission in submissions[::10]:
+        submission.sources[0].content += "//" + "x" * 100_000
+    results = await client.batch_submit(submissions)
+    assert [result.name for result in results] == (await names(client, tag="t"))[::-1]
+    assert not any(result.sources for result in results) and (await client.get_submission(results[0].name)).sources
 
 
 async def test_a_batch_that_is_sent_again_makes_nothing_twice(client, kernel):
     """By each request's id, also where Submit made it; another kernel under the same id is refused alone."""
     ids = [str(uuid.uuid4()) for _ in range(3)]
     first = await client.submit(kernel(), request_id=ids[0])
-    made = await client.batch_submit([kernel(), kernel("wrong")], request_ids=ids[:2])
+    results = await client.batch_submit([kernel(), kernel("wrong")], request_ids=ids[:2])
     again = await client.batch_submit([kernel(), kernel(), kernel(), kernel()], request_ids=[*ids, ids[2]])
-    assert again[0].name == made[0].name == first.name and isinstance(again[1], errors.RequestIdReused)
+    assert again[0].name == results[0].name == first.name and isinstance(again[1], errors.RequestIdReused)
     assert again[2].name == again[3].name and len(await names(client)) == 3
 
 
 @pytest.mark.parametrize(
-    ("count", "content", "field", "said"),
+    ("count", "content", "field", "message"),
     [
         (0, "", "requests", "there are none"),
         (BATCH_LIMIT + 1, "", "requests", "there are 101; send at most 100"),
         (5, "x" * 1_000_000, "request", "4 MiB"),
     ],
 )
-async def test_a_batch_has_bounds(client, kernel, count, content, field, said):
+async def test_a_batch_has_bounds(client, kernel, count, content, field, message):
     """In words; nothing of it is kept."""
     submission = kernel()
     submission.sources[0].content += f"// {content}"
-    with pytest.raises(errors.InvalidRequest, match=said) as refused:
+    with pytest.raises(errors.InvalidRequest, match=message) as refused:
         await client.batch_submit([submission] * count)
-    assert [one.field for one in refused.value.violations] == [field] and await names(client) == []
+    assert [violation.field for violation in refused.value.violations] == [field] and await names(client) == []
 
 
 async def test_what_is_larger_than_a_message_may_be_is_refused_by_the_transport(client, kernel):
@@ -83,8 +83,8 @@ async def test_what_is_larger_than_a_message_may_be_is_refused_by_the_transport(
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-@pytest.mark.parametrize(("share", "taken"), [(0.25, 2), (1.0, 8)])
-async def test_the_share_of_the_queue_counts_for_each(settings, kernel, share, taken):
+@pytest.mark.parametrize(("share", "accepted_count"), [(0.25, 2), (1.0, 8)])
+async def test_the_share_of_the_queue_counts_for_each(settings, kernel, share, accepted_count):
     """So many of a batch are kept as Submit would have kept. The control: with a larger share more of them."""
     async with (
         keyed_server(settings, queue_limit=8, user_queue_share=share, drain_s=0.0) as server,
@@ -93,9 +93,9 @@ async def test_the_share_of_the_queue_counts_for_each(settings, kernel, share, t
         for _ in range(4):  # the fake grades four at a time
             await until_one_runs(client, kernel)
         results = await client.batch_submit([kernel("hang") for _ in range(12)])
-        refused = [one for one in results if isinstance(one, Exception)]
-        assert {type(one) for one in refused} == {errors.QueueShareUsed} and len(refused) == 12 - taken
-        assert results[taken:] == refused and refused[0].limit == taken and refused[0].retry_s > 0
+        refused = [result for result in results if isinstance(result, Exception)]
+        assert {type(error) for error in refused} == {errors.QueueShareUsed} and len(refused) == 12 - accepted_count
+        assert results[accepted_count:] == refused and refused[0].limit == accepted_count and refused[0].retry_s > 0
 
 
 class Breaking(NoCompetitions):

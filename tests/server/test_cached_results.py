@@ -27,7 +27,7 @@ async def test_a_batch_may_be_answered_too(client, kernel, finished):
     """Each by itself."""
     first = await finished(client, await client.submit(kernel("wrong")))
     results = await client.batch_submit([kernel("wrong"), kernel()], allow_cached_result=True)
-    assert [one.report.cached_from for one in results] == [first.name, ""]
+    assert [submission.report.cached_from for submission in results] == [first.name, ""]
     assert results[0].report.verdict == report_pb2.VERDICT_WRONG_ANSWER
 
 
@@ -44,5 +44,5 @@ async def test_the_command_line_says_whose_result_it_shows(client, kernel, finis
     """In a line of its own."""
     first = await finished(client, await client.submit(kernel()))
     second = await client.submit(kernel(), allow_cached_result=True)
-    lines = [[part.plain for part in shown.render(one) if isinstance(part, Text)] for one in (first, second)]
-    assert [sum(line == f"cached: the result of {first.name}, which is identical" for line in each) for each in lines] == [0, 1]
+    lines = [[part.plain for part in shown.render(submission) if isinstance(part, Text)] for submission in (first, second)]
+    assert [sum(line == f"cached: the result of {first.name}, which is identical" for line in texts) for texts in lines] == [0, 1]

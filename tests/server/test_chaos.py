@@ -26,22 +26,22 @@ def outcome_of(capsys, *options):
 def test_every_acknowledged_submission_has_one_verdict(kind, request, capsys):
     """One server on SQLite, two on PostgreSQL. Boxes that wait, alone, while jobs take those that are left: a job whose box is killed is
     graded again."""
-    more = {"sqlite": [], "pool": ["--kill", "pool", "--kill-most", "30", "--kill-every", "0.2"]}.get(kind)
-    assert_nothing_is_lost(["--database", request.getfixturevalue("postgres").database()] if more is None else more, capsys)
+    arguments = {"sqlite": [], "pool": ["--kill", "pool", "--kill-most", "30", "--kill-every", "0.2"]}.get(kind)
+    assert_nothing_is_lost(["--database", request.getfixturevalue("postgres").database()] if arguments is None else arguments, capsys)
 
 
-def assert_nothing_is_lost(more, capsys):
-    outcome = outcome_of(capsys, *ARGUMENTS, *more)
+def assert_nothing_is_lost(arguments, capsys):
+    outcome = outcome_of(capsys, *ARGUMENTS, *arguments)
     assert outcome["acknowledged"] == sum(outcome["verdicts"].values()) == 96
-    killed = outcome["killed"]["pool"] if "pool" in more else sum(outcome["killed"].values())
+    killed = outcome["killed"]["pool"] if "pool" in arguments else sum(outcome["killed"].values())
     assert killed >= 2, "a try in which nothing died shows nothing"
 
 
 @pytest.mark.parametrize("name", ["without_verdict", "judged_twice", "out_of_order", "left_behind", "unacknowledged"])
 def test_what_must_not_be_is_a_fault(name):
     """The search does find."""
-    seen = {name: 1 if name == "unacknowledged" else ["submissions/a"]}
-    assert chaos.Outcome().faults() == [] and len(chaos.Outcome(**seen).faults()) == 1
+    counts = {name: 1 if name == "unacknowledged" else ["submissions/a"]}
+    assert chaos.Outcome().faults() == [] and len(chaos.Outcome(**counts).faults()) == 1
 
 
 def test_several_servers_need_a_database(capsys):
@@ -59,7 +59,7 @@ def test_a_host_that_fails_fails_nothing(fault, capsys):
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "counts",
     [
         {"states": {"SUBMISSION_STATE_SUCCEEDED": 1, "SUBMISSION_STATE_FAILED": 1}},
         {"states": {"SUBMISSION_STATE_SUCCEEDED": 1}},
@@ -68,7 +68,7 @@ def test_a_host_that_fails_fails_nothing(fault, capsys):
     ],
     ids=["failed", "vanished", "ready all the time", "an error"],
 )
-def test_what_a_failing_host_must_not_do_is_a_fault(seen):
+def test_what_a_failing_host_must_not_do_is_a_fault(counts):
     """The control of the above."""
     well = {"fault": "disk", "acknowledged": ["a", "b"], "unready": "full", "states": {"SUBMISSION_STATE_SUCCEEDED": 2}}
-    assert FaultOutcome(**well).faults() == [] and len(FaultOutcome(**{**well, **seen}).faults()) == 1
+    assert FaultOutcome(**well).faults() == [] and len(FaultOutcome(**{**well, **counts}).faults()) == 1

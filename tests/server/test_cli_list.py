@@ -19,14 +19,14 @@ EAGER = report_pb2.Speedup(baseline="eager", ratio=1.5, ratio_low=1.4, ratio_hig
 class OldServer(grader_service_pb2_grpc.GraderServiceServicer):
     """Knows neither verdicts nor prefixes in lists, and sends pages of two."""
 
-    def __init__(self, *found, watches=True):
-        self.found, self.watches, self.lists = found, watches, 0
+    def __init__(self, *submissions, watches=True):
+        self.submissions, self.watches, self.lists = submissions, watches, 0
 
     async def ListSubmissions(self, request, context):
         self.lists += 1
         start = int(request.page_token or 0)
-        page = [head(one) for one in self.found[start : start + 2]]
-        return api.ListSubmissionsResponse(submissions=page, next_page_token=str(start + 2) if self.found[start + 2 :] else "")
+        page = [head(entry) for entry in self.submissions[start : start + 2]]
+        return api.ListSubmissionsResponse(submissions=page, next_page_token=str(start + 2) if self.submissions[start + 2 :] else "")
 
     async def GetCaller(self, request, context):
         return api.Caller(user="alice", scopes=["read"])
@@ -34,14 +34,14 @@ class OldServer(grader_service_pb2_grpc.GraderServiceServicer):
     async def WatchSubmissions(self, request, context):
         if not self.watches:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "old")
-        for one in self.found:
-            if one.name in request.names:
-                yield api.SubmissionUpdate(submission=one, revision=4)
+        for entry in self.submissions:
+            if entry.name in request.names:
+                yield api.SubmissionUpdate(submission=entry, revision=4)
 
 
-def head(one):
+def head(listed):
     shown = submission_pb2.Submission()
-    shown.CopyFrom(one)
+    shown.CopyFrom(listed)
     shown.report.ClearField("speedups")
     return shown
 
@@ -59,8 +59,8 @@ def lines(text):
 
 async def test_a_list_says_verdict_mode_and_speedup(served, capsys):
     """A wrong answer reads otherwise than an accepted one. What is timed has its speedup though a list carries no reports."""
-    found = (submission("a" * 16, speedups=[EAGER]), submission("b" * 16, "WRONG_ANSWER", "TEST"))
-    await list_command(server=await served(OldServer(*found)))
+    submissions = (submission("a" * 16, speedups=[EAGER]), submission("b" * 16, "WRONG_ANSWER", "TEST"))
+    await list_command(server=await served(OldServer(*submissions)))
     first, second = lines(capsys.readouterr().out)[1:]
     assert first.startswith("aaaaaaaa sum cuda benchmark ACCEPTED 1.5x (1.4 to 1.6) over eager")
     assert second.startswith("bbbbbbbb sum cuda test WRONG_ANSWER - ")
@@ -68,16 +68,16 @@ async def test_a_list_says_verdict_mode_and_speedup(served, capsys):
 
 async def test_a_speedup_of_the_emulated_device_is_practice(served, capsys):
     """As in the report."""
-    one = submission("a" * 16, speedups=[EAGER])
-    one.report.environment.device_kind = "emulated"
-    await list_command(server=await served(OldServer(one)))
+    candidate = submission("a" * 16, speedups=[EAGER])
+    candidate.report.environment.device_kind = "emulated"
+    await list_command(server=await served(OldServer(candidate)))
     assert "1.5x (1.4 to 1.6) over eager (practice)" in capsys.readouterr().out
 
 
 async def test_speedups_of_others_are_not_asked_for(served, capsys):
     """A list by competition may show them, and a stream about one of them would be refused as a whole."""
-    found = (submission("a" * 16, speedups=[EAGER], user="bob"), submission("b" * 16, speedups=[EAGER], user="alice"))
-    await list_command(server=await served(OldServer(*found)), competition="cup")
+    submissions = (submission("a" * 16, speedups=[EAGER], user="bob"), submission("b" * 16, speedups=[EAGER], user="alice"))
+    await list_command(server=await served(OldServer(*submissions)), competition="cup")
     first, second = lines(capsys.readouterr().out)[1:]
     assert "ACCEPTED - " in first and "ACCEPTED 1.5x" in second
 
@@ -95,7 +95,7 @@ async def test_a_verdict_that_an_old_server_does_not_know_of_is_still_the_only_o
     await list_command(server=at, verdict=["ACCEPTED"])
     assert "bbbbbbbb" in (out := capsys.readouterr().out) and "aaaaaaaa" not in out
     await list_command(server=at, verdict=["ACCEPTED"], json=True)
-    assert [one["name"] for one in json.loads(capsys.readouterr().out)["submissions"]] == ["submissions/" + "b" * 16]
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)["submissions"]] == ["submissions/" + "b" * 16]
 
 
 def shown(*submissions, width=200, **console):
@@ -106,12 +106,12 @@ def shown(*submissions, width=200, **console):
 
 def test_a_narrow_terminal_has_fewer_columns_and_whole_ids():
     """Nothing is cut: what matters least has no column."""
-    one = submission("a" * 16, "WRONG_ANSWER", tags=["first try"], competition="competitions/spring-cup-of-2026")
-    headings, cells = shown(one, width=60).splitlines()
+    candidate = submission("a" * 16, "WRONG_ANSWER", tags=["first try"], competition="competitions/spring-cup-of-2026")
+    headings, cells = shown(candidate, width=60).splitlines()
     assert headings.split() == ["id", "problem", "verdict", "speedup", "or", "score"] and "…" not in cells
     assert cells.split()[:3] == ["aaaaaaaa", "sum", "WRONG_ANSWER"]
-    one.withdrawal.reason = "a long reason " * 20
-    assert "withdrawn" in shown(one) and "aaaaaaaa" in shown(one)  # a long cell takes several lines, and no column from others
+    candidate.withdrawal.reason = "a long reason " * 20
+    assert "withdrawn" in shown(candidate) and "aaaaaaaa" in shown(candidate)  # a long cell takes several lines, and no column from others
 
 
 def test_a_wrong_answer_is_red_and_an_accepted_one_green():
@@ -121,15 +121,15 @@ def test_a_wrong_answer_is_red_and_an_accepted_one_green():
 
 def test_what_has_no_verdict_is_listed_by_its_state():
     """And a failure of the grader by what it is."""
-    one = submission_pb2.Submission(name="submissions/x", state="SUBMISSION_STATE_QUEUED", mode="MODE_RANKED")
-    assert "ranked" in shown(one) and "QUEUED" in shown(one)
+    queued = submission_pb2.Submission(name="submissions/x", state="SUBMISSION_STATE_QUEUED", mode="MODE_RANKED")
+    assert "ranked" in shown(queued) and "QUEUED" in shown(queued)
 
 
 def test_a_score_is_shown_with_its_interval_and_what_it_is():
     """Of ranked mode: a speedup over a baseline, or a time."""
-    one = submission("a" * 16, mode="RANKED", score=2.0, score_low=1.9, score_high=2.1, competition="competitions/cup")
-    one.score_kind, one.score_baseline = report_pb2.SCORE_KIND_SPEEDUP, "compile"
-    assert "2x (1.9..2.1) over compile" in shown(one) and "cup" in shown(one)
+    candidate = submission("a" * 16, mode="RANKED", score=2.0, score_low=1.9, score_high=2.1, competition="competitions/cup")
+    candidate.score_kind, candidate.score_baseline = report_pb2.SCORE_KIND_SPEEDUP, "compile"
+    assert "2x (1.9..2.1) over compile" in shown(candidate) and "cup" in shown(candidate)
 
 
 def test_no_field_of_a_list_can_steer_the_terminal():
@@ -157,9 +157,9 @@ def test_verdicts_are_read_in_any_case_and_number(texts, verdicts):
 
 async def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(client, kernel):
     """With and without its collection, of the server's own ids."""
-    made = [(await client.submit(kernel("hang"))).name for _ in range(3)]
-    names = [one.removeprefix("submissions/") for one in made]
-    for whole, short in zip(made, short_ids(names), strict=True):
+    submissions = [(await client.submit(kernel("hang"))).name for _ in range(3)]
+    names = [name.removeprefix("submissions/") for name in submissions]
+    for whole, short in zip(submissions, short_ids(names), strict=True):
         assert (
             await whole_name(client, short) == await whole_name(client, f"submissions/{short}") == await whole_name(client, whole) == whole
         )
@@ -169,8 +169,8 @@ async def test_last_is_the_newest_submission_of_the_caller(client, kernel):
     """A caller without any is told so."""
     with pytest.raises(UsageError, match="no submission of yours"):
         await whole_name(client, "last")
-    made = [(await client.submit(kernel("hang"))).name for _ in range(2)]
-    assert await whole_name(client, "last") == await whole_name(client, "submissions/last") == made[-1]
+    names = [(await client.submit(kernel("hang"))).name for _ in range(2)]
+    assert await whole_name(client, "last") == await whole_name(client, "submissions/last") == names[-1]
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ async def test_a_connection_too_many_is_closed_and_one_that_ends_makes_room(limi
     async with port(limits=WIDE) as number, connected(number, 4, HALF):
         assert await status(number) == 200
     async with port(limits=limits) as number:
-        async with connected(number, 3, HALF) as held, connected(number, sent=HALF) as (one_more,):
-            assert await closed(one_more) and not any(reader.at_eof() for reader in held)
+        async with connected(number, 3, HALF) as readers, connected(number, sent=HALF) as (one_more,):
+            assert await closed(one_more) and not any(reader.at_eof() for reader in readers)
         async with asyncio.timeout(300):
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
@@ -106,13 +106,13 @@ async def test_connections_of_a_trusted_proxy_are_not_of_one_address():
     """They count in all. The control trusts none."""
     for proxies, total, held_count in ((("127.0.0.1",), 9, 4), (("127.0.0.1",), 2, 2), ((), 9, 1)):
         limits = PeerLimits(total=total, per_address=1, proxies=proxies)
-        async with port(limits=limits) as number, connected(number, held_count, HALF) as held:
+        async with port(limits=limits) as number, connected(number, held_count, HALF) as readers:
             if held_count < total and proxies:
                 assert await status(number) == 200
             else:
                 async with connected(number, sent=HALF) as (one_more,):
                     assert await closed(one_more)
-            assert not any(reader.at_eof() for reader in held)
+            assert not any(reader.at_eof() for reader in readers)
 
 
 async def test_a_caller_behind_a_trusted_proxy_has_so_many_of_its_connections():
@@ -123,16 +123,16 @@ async def test_a_caller_behind_a_trusted_proxy_has_so_many_of_its_connections():
 
     never, ann, bob = ("Content-Length: 9\r\n", "POST"), "192.0.2.1", "192.0.2.2"
     limits = PeerLimits(total=9, per_address=2, proxies=("127.0.0.1",))
-    async with port(limits=limits) as number, connected(number, sent=sent(ann)) as (kept,):
-        assert (await kept.readline()).split()[1] == b"200"
+    async with port(limits=limits) as number, connected(number, sent=sent(ann)) as (open_reader,):
+        assert (await open_reader.readline()).split()[1] == b"200"
         async with connected(number, sent=sent(ann) + sent(bob)) as (shared,):
             assert b"200" in await shared.readuntil(b"ok\n") and b"200" in await shared.readuntil(b"ok\n")
-            async with connected(number, sent=sent(ann, *never)) as (held,), connected(number, sent=sent(ann)) as (one_more,):
-                assert b"405" in await held.readline() and await one_more.read() == b""
-                async with connected(number, sent=sent(bob)) as (other,):
-                    assert b"200" in await other.readline()
-    async with port(limits=PeerLimits(total=9, per_address=9)) as number, connected(number, 4, sent(ann, *never)) as held:
-        assert [b"405" in await reader.readline() for reader in held] == [True] * 4
+            async with connected(number, sent=sent(ann, *never)) as (pending,), connected(number, sent=sent(ann)) as (one_more,):
+                assert b"405" in await pending.readline() and await one_more.read() == b""
+                async with connected(number, sent=sent(bob)) as (bob_reader,):
+                    assert b"200" in await bob_reader.readline()
+    async with port(limits=PeerLimits(total=9, per_address=9)) as number, connected(number, 4, sent(ann, *never)) as pending:
+        assert [b"405" in await reader.readline() for reader in pending] == [True] * 4
 
 
 async def test_many_requests_on_one_connection_are_answered():
@@ -147,17 +147,17 @@ async def test_many_requests_on_one_connection_are_answered():
 async def test_the_api_has_so_many_connections(settings, limit, answered):
     """One too many is closed. The control: with the usual limit it is not."""
     async with keyed_server(settings, connection_limit=limit, listen="127.0.0.1:0") as server, contextlib.AsyncExitStack() as stack:
-        found = []
+        answers = []
         for _ in range(3):
             options = [("grpc.use_local_subchannel_pool", 1)]
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(server.address, options=options))
             try:
                 await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
-                found.append(True)
+                answers.append(True)
             except grpc.aio.AioRpcError as error:
                 assert error.code() is grpc.StatusCode.UNAVAILABLE
-                found.append(False)
-    assert found == answered
+                answers.append(False)
+    assert answers == answered
 
 
 def test_descriptors_are_left_for_boxes_and_the_ledger():
@@ -175,8 +175,8 @@ def test_a_server_process_raises_its_limit_of_descriptors():
     limits = "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"  # lowered by the program: a fork next to gRPC's threads may abort
     program = f"import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (256, 600))\n{limits}\n"
     program += f"from grader.server.connections import raise_descriptor_limit\nraise_descriptor_limit(700)\n{limits}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["256", "600", "600", "600"]
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["256", "600", "600", "600"]
 
 
 def test_the_settings_reach_grpc_and_the_web_port():

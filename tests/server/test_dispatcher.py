@@ -175,26 +175,26 @@ async def test_a_long_attempt_keeps_its_lease(ledger, clock, monkeypatch):
         settled = await until_event(ledger, submission, SubmissionState.SUCCEEDED)
     assert settled.attempt_count == 1 and len(accepting.attempts) == 1 and lost == []
     await submit(ledger, "accept")
-    held = await ledger.lease("w", ttl_s=0.3)
+    second_lease = await ledger.lease("w", ttl_s=0.3)
     clock.pass_s(0.2 * 8)
-    assert [one.submission_id for one in await ledger.expire()] == [held.submission.submission_id]
+    assert [expired.submission_id for expired in await ledger.expire()] == [second_lease.submission.submission_id]
 
 
 @pytest.mark.parametrize("comes_back", [True, False], ids=["ready", "gone"])
 async def test_a_submission_waits_for_its_own_gpu(ledger, comes_back):
     """It is not even leased while another GPU is ready, and no attempt is made. Then its GPU is ready; or it is known to have gone, as when
     a server is started again without it: the fleet gets it, to refuse it."""
-    ready, known = ["cuda", "cuda:1", "cuda:NVIDIA H200"], []
-    kinds = {"device_kinds": lambda: tuple(ready), "known_kinds": lambda: tuple(known)}
+    ready, known_kinds = ["cuda", "cuda:1", "cuda:NVIDIA H200"], []
+    kinds = {"device_kinds": lambda: tuple(ready), "known_kinds": lambda: tuple(known_kinds)}
     async with dispatching(ledger, fakes.FakeGrade(), **kinds) as dispatcher:
         waiting = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:0"), fakes.problem())
-        other = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:1"), fakes.problem())
-        await until_event(ledger, other, SubmissionState.SUCCEEDED)
+        second = await ledger.submit(fakes.new_submission("accept", device_kind="cuda:1"), fakes.problem())
+        await until_event(ledger, second, SubmissionState.SUCCEEDED)
         assert (await ledger.get(waiting.submission_id)).attempt_count == 0
         if comes_back:
             ready.append("cuda:0")
         else:
-            known.extend(ready)
+            known_kinds.extend(ready)
         dispatcher.wake()
         assert (await until_event(ledger, waiting, SubmissionState.SUCCEEDED)).attempt_count == 1  # this fleet takes all
 
@@ -237,8 +237,8 @@ async def test_work_is_taken_up_without_waiting_for_the_poll(ledger):
     async with dispatching(ledger, grade, capacity=lambda: 1, poll_s=3600.0) as dispatcher:
         submissions = [await submit(ledger, "accept") for _ in range(3)]
         dispatcher.wake()
-        for one in submissions:
-            await until_event(ledger, one, SubmissionState.SUCCEEDED)
+        for submission in submissions:
+            await until_event(ledger, submission, SubmissionState.SUCCEEDED)
     assert grade.running_most == 1
 
 
@@ -319,17 +319,17 @@ async def test_facts_that_come_keep_an_attempt_going(ledger, monkeypatch):
 
 async def test_other_servers_are_told_of_the_queue_only_where_there_is_no_room(ledger):
     """Also where some are taken and others are left; and what it never takes, it leaves to the ledger to tell."""
-    said = asyncio.Queue()
-    ledger.changes.say = lambda kind, submission_ids: said.put_nowait(kind)
+    kinds = asyncio.Queue()
+    ledger.changes.say = lambda kind, submission_ids: kinds.put_nowait(kind)
     async with dispatching(ledger, fakes.FakeGrade(), device_kinds=lambda: ("emulated",)) as dispatcher:
         await asyncio.sleep(0)
         assert (ledger.changes.takes(""), ledger.changes.takes("cuda")) == (True, False)
         first = await submit(ledger, "hang")
         dispatcher.wake()
         await until_event(ledger, first, "Build")
-        assert said.empty()
+        assert kinds.empty()
         for _ in range(2):
             await submit(ledger, "hang")
         dispatcher.wake()
-        assert await said.get() is NewsKind.QUEUED
+        assert await kinds.get() is NewsKind.QUEUED
     assert not ledger.changes.takes("")

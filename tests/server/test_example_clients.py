@@ -33,12 +33,12 @@ FORWARDER = PYTHON.with_name("forward.py")
 
 async def output(*command, **environment):
     """Exit code and what was printed."""
-    made = await asyncio.create_subprocess_exec(
+    process = await asyncio.create_subprocess_exec(
         *map(str, command), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    out, error = await asyncio.wait_for(made.communicate(), 300)
-    return made.returncode, out.decode(), error.decode()
+    out, error = await asyncio.wait_for(process.communicate(), 300)
+    return process.returncode, out.decode(), error.decode()
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def files(tmp_path):
 
 async def check(command, files, **environment):
     """What every client does: a verdict, another verdict, a refusal with its details."""
-    asked = [("sum", "accept.cu"), ("sum", "wrong.cu"), ("nothing", "accept.cu")]
-    right, wrong, refused = await asyncio.gather(*(output(*command, problem, files / file, **environment) for problem, file in asked))
+    cases = [("sum", "accept.cu"), ("sum", "wrong.cu"), ("nothing", "accept.cu")]
+    right, wrong, refused = await asyncio.gather(*(output(*command, problem, files / file, **environment) for problem, file in cases))
     code, out, error = right
     assert (code, error) == (0, "") and out.startswith("submissions/") and "ACCEPTED" in out and "verifying n64" in out
     code, out, _ = wrong
@@ -71,10 +71,10 @@ async def test_the_python_client(server, files):
     await check((sys.executable, PYTHON), files, GRADER_SERVER=server)
 
 
-def said(*command, limit_s, **environment):
+def run_command(*command, limit_s, **environment):
     """Exit code, and all that was printed."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit_s, env={**os.environ, **environment})
-    return done.returncode, done.stdout + done.stderr
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit_s, env={**os.environ, **environment})
+    return result.returncode, result.stdout + result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +90,13 @@ def node_client(tmp_path_factory):
     if all((NODE / "node_modules" / name).is_dir() for name in ("@connectrpc/connect-node", "@bufbuild/buf")):
         (place / "node_modules").symlink_to(NODE / "node_modules")
     else:
-        code, text = said(
+        code, text = run_command(
             npm, "ci", "--prefer-offline", "--no-audit", "--no-fund", "--prefix", place, limit_s=120, npm_config_fetch_retries="0"
         )
         if code and any(word in text for word in UNREACHABLE):
             absent("node", "npm can't reach a registry; run `npm ci` in examples/clients/node where it can")
         assert code == 0, text
-    code, text = said(npm, "run", "generate", "--prefix", place, limit_s=60)
+    code, text = run_command(npm, "run", "generate", "--prefix", place, limit_s=60)
     assert code == 0, text
     return node, place / "submit.mjs"
 
@@ -139,9 +139,9 @@ async def test_the_node_client_with_tls_and_a_key(settings, files, node_client):
     async with Ledger.open(there.ledger) as ledger:
         _, key = await ledger.keys.create("ann", frozenset({Scope.SUBMIT, Scope.READ}))
     async with serving(there, fakes.wiring()) as running:
-        given = {"GRADER_SERVER": f"https://{running.address}", "GRADER_CA": str(files / "ca.pem")}
-        await check(node_client, files, GRADER_KEY=key, **given)
-        code, _, error = await output(*node_client, "sum", files / "accept.cu", GRADER_KEY="", **given)
+        environment = {"GRADER_SERVER": f"https://{running.address}", "GRADER_CA": str(files / "ca.pem")}
+        await check(node_client, files, GRADER_KEY=key, **environment)
+        code, _, error = await output(*node_client, "sum", files / "accept.cu", GRADER_KEY="", **environment)
     assert code == 2 and "UNAUTHENTICATED" in error and key not in error
 
 

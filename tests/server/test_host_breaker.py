@@ -89,7 +89,7 @@ async def submit(ledger, count, user="ada"):
 
 
 async def states(ledger, submissions):
-    return {(await ledger.get(one.submission_id)).state for one in submissions}
+    return {(await ledger.get(submission.submission_id)).state for submission in submissions}
 
 
 async def until_ended(ledger, submissions):
@@ -179,7 +179,7 @@ async def test_many_that_break_the_grader_together_end_too_and_keep_nobody_out(l
         assert await until_ended(ledger, await submit(ledger, 4)) == {SubmissionState.SUCCEEDED}
         assert await until_ended(ledger, poisons) == {SubmissionState.FAILED}
         assert breaker.fault == "" and host.pauses == [] and host.own_graded > 1
-    counts = [(await ledger.get(one.submission_id)).attempt_count for one in poisons]
+    counts = [(await ledger.get(entry.submission_id)).attempt_count for entry in poisons]
     assert max(counts) <= SPOILED_LIMIT + FAILURE_LIMIT
 
 
@@ -244,13 +244,13 @@ async def test_a_secret_in_an_error_is_not_in_what_readiness_says(ledger):
     host = Host()
     async with dispatching(ledger, host) as breaker:
         host.error, host.own = SandboxBroken("no room for 1234567 elements"), "not graded"
-        seen = set()
+        faults = set()
         waiting = await submit(ledger, 3)
 
         async def stopped():
-            seen.add(breaker.fault)
+            faults.add(breaker.fault)
             return breaker.fault == "not graded"
 
         await until(stopped)
-        assert not any("1234567" in fault for fault in seen)
+        assert not any("1234567" in fault for fault in faults)
         assert await states(ledger, waiting) <= {SubmissionState.QUEUED, SubmissionState.RUNNING}

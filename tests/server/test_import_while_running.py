@@ -32,7 +32,7 @@ def imports(settings, place):
 
 
 def listed(client_answer):
-    return [one.name.removeprefix("problems/") for one in client_answer.problems]
+    return [problem.name.removeprefix("problems/") for problem in client_answer.problems]
 
 
 async def test_an_import_is_listed_and_can_be_submitted_to(start, imports, kernel, finished, settings):
@@ -45,11 +45,11 @@ async def test_an_import_is_listed_and_can_be_submitted_to(start, imports, kerne
         assert listed(await client.list_problems()) == ["fresh", "other", "sum"]
         message = kernel("accept")
         message.problem = "problems/fresh"
-        done = await finished(client, await client.submit(message))
-        assert (done.state, done.report.verdict) == (submission_pb2.SUBMISSION_STATE_SUCCEEDED, report_pb2.VERDICT_ACCEPTED)
+        submission = await finished(client, await client.submit(message))
+        assert (submission.state, submission.report.verdict) == (submission_pb2.SUBMISSION_STATE_SUCCEEDED, report_pb2.VERDICT_ACCEPTED)
         before = (await client.get_problem("problems/fresh")).statement
         imports("fresh")
         assert (await client.get_problem("problems/fresh")).statement != before
-        assert (await client.get_submission(done.name)).report.verdict == report_pb2.VERDICT_ACCEPTED
+        assert (await client.get_submission(submission.name)).report.verdict == report_pb2.VERDICT_ACCEPTED
         imports("v2_fresh")
         assert "v2_fresh" in listed(await client.list_problems())

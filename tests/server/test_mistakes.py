@@ -98,10 +98,10 @@ def grader_cli(facts, tmp_path, monkeypatch):
     for name, text in FILES.items():
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     (tmp_path / "dir").mkdir()
-    own = {"XDG_CONFIG_HOME": str(tmp_path / "conf"), "GRADER_STATE_DIR": str(tmp_path / "state"), "COLUMNS": "300"}
+    environment = {"XDG_CONFIG_HOME": str(tmp_path / "conf"), "GRADER_STATE_DIR": str(tmp_path / "state"), "COLUMNS": "300"}
 
     def run(words, key=facts["KEY"]):
-        return CliRunner().invoke(app, words.split(), input="", env={**own, "GRADER_KEY": key, "GRADER_SERVER": facts["address"]})
+        return CliRunner().invoke(app, words.split(), input="", env={**environment, "GRADER_KEY": key, "GRADER_SERVER": facts["address"]})
 
     return run
 
@@ -122,9 +122,9 @@ def check_answer(facts, grader_cli, graded, words, code, answer):
     if "DONE" in words and "id" not in graded:
         graded["id"] = json.loads(grader_cli(f"{SUBMIT} --json").stdout)["name"].partition("/")[2]
     ended = grader_cli(words.replace("DONE", graded.get("id", "")).format_map(facts))
-    said = " ".join(re.sub("[│╭╮╰╯─]", " ", ended.output).split())
-    assert answer.format_map(facts) in said, said
-    assert ended.exit_code == code and not RAW.search(said), said
+    output = " ".join(re.sub("[│╭╮╰╯─]", " ", ended.output).split())
+    assert answer.format_map(facts) in output, output
+    assert ended.exit_code == code and not RAW.search(output), output
 
 
 @pytest.mark.parametrize(("key", "answer"), KEYS)

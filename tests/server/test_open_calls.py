@@ -126,7 +126,7 @@ async def test_only_so_many_are_open_from_an_address_and_they_make_room():
     for limits, third in ((PeerLimits(total=9, per_address=2), grpc.StatusCode.RESOURCE_EXHAUSTED), (WIDE, None)):
         async with health_server(OpenCalls(limits), Names()) as channel:
             opened = [watch(channel) for _ in range(2)]
-            assert [(await one.read()).status for one in opened] == [SERVING] * 2
+            assert [(await response.read()).status for response in opened] == [SERVING] * 2
             if third is None:
                 assert (await check(channel)).status == SERVING
                 continue
@@ -201,8 +201,8 @@ def test_peers_are_counted_in_all_and_by_address():
     assert [count.enter("b"), count.enter("b"), count.enter("c")] == [True, False, False] and count.total == 3
     count.leave("a")
     assert count.enter("c") and not count.enter("a")
-    for one in ("a", "b", "c"):
-        count.leave(one)
+    for address in ("a", "b", "c"):
+        count.leave(address)
     assert count.total == 0 and not count._open
 
 

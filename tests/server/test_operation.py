@@ -88,15 +88,15 @@ def operated(settings, lanes):
 async def until(look, wanted):
     """Look until it is as wanted."""
     async with asyncio.timeout(300):
-        while (seen := await look()) != wanted:
+        while (value := await look()) != wanted:
             await asyncio.sleep(0.02)
-    return seen
+    return value
 
 
 def sample(text, line):
     """The value of the sample that begins so."""
-    found = [one.removeprefix(line).strip() for one in text.splitlines() if one.startswith(line + " ")]
-    return float(found[0]) if found else None
+    values = [row.removeprefix(line).strip() for row in text.splitlines() if row.startswith(line + " ")]
+    return float(values[0]) if values else None
 
 
 async def test_what_a_server_does_is_in_its_metrics(operated, kernel, finished):
@@ -142,8 +142,8 @@ async def test_nothing_that_was_handed_in_is_in_metrics(operated, kernel, finish
     sent.sources[0].path, sent.sources[0].content = f"{TOKEN}.cu", sent.sources[0].content.replace("solve", entry)
     async with operated() as server:
         await finished(server.client, await server.client.submit(sent))
-        told = "".join([(await server.read(path))[1] for path in ("/metrics", "/healthz", "/readyz")])
-    assert "WRONG_ANSWER" in told and TOKEN not in told and entry not in told
+        output = "".join([(await server.read(path))[1] for path in ("/metrics", "/healthz", "/readyz")])
+    assert "WRONG_ANSWER" in output and TOKEN not in output and entry not in output
 
 
 async def test_a_quarantined_lane_does_not_serve_and_the_server_does(operated, lanes):
@@ -195,10 +195,10 @@ async def test_a_ledger_that_another_program_locks_is_not_ready_for_long(operate
     monkeypatch.setattr(operation, "PROOF_S", 0.0)
     monkeypatch.setattr(operation, "LEDGER_S", 0.2)
     async with operated() as server:
-        with closing(sqlite3.connect(settings.ledger_path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with closing(sqlite3.connect(settings.ledger_path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             assert await server.read("/readyz") == (503, "the ledger was not written within 0.2 s\n")
-            other.execute("ROLLBACK")
+            connection.execute("ROLLBACK")
         await until(lambda: server.read("/readyz"), (200, "ok\n"))
 
 
@@ -216,8 +216,8 @@ async def test_a_draining_server_is_not_ready_ends_what_runs_and_keeps_the_queue
     """New submissions are UNAVAILABLE from the first moment on; what waited is graded by the next server."""
     grade = fakes.FakeGrade(place / "counted")
     async with operated(grade) as server:
-        made = [await server.client.submit(kernel("held")) for _ in range(3)]
-        await until_built(server.client, made[0])
+        submissions = [await server.client.submit(kernel("held")) for _ in range(3)]
+        await until_built(server.client, submissions[0])
         server.stop.set()
         await until(lambda: server.read("/readyz"), (503, f"{operation.LEAVING}\n"))
         assert await server.health() == NOT_SERVING and (await server.read("/healthz"))[0] == 200
@@ -226,10 +226,10 @@ async def test_a_draining_server_is_not_ready_ends_what_runs_and_keeps_the_queue
         assert grade.running == 1 and not server.task.done()
         (place / "go").touch()
         await server.task
-    assert [submission for submission, _ in grade.attempts] == [made[0].name.removeprefix("submissions/")] and not grade.stopped
+    assert [submission for submission, _ in grade.attempts] == [submissions[0].name.removeprefix("submissions/")] and not grade.stopped
     async with operated() as server:
-        finals = [await finished(server.client, one) for one in made]
-    assert [(one.report.verdict, one.attempt_count) for one in finals] == [(report_pb2.VERDICT_ACCEPTED, 1)] * 3
+        finals = [await finished(server.client, entry) for entry in submissions]
+    assert [(final.report.verdict, final.attempt_count) for final in finals] == [(report_pb2.VERDICT_ACCEPTED, 1)] * 3
 
 
 async def test_the_web_port_is_for_this_host_unless_said_and_said_if_taken(operated, settings, place):
@@ -237,9 +237,9 @@ async def test_the_web_port_is_for_this_host_unless_said_and_said_if_taken(opera
     async with serving(settings, fakes.wiring()) as running:
         assert running.web_address == ""
     async with operated() as server:
-        taken = server.running.web_address
-        assert taken.startswith("127.0.0.1:")
-        there = settings.model_copy(update={"web": taken, "state_dir": place / "second", "listen": f"unix:{place}/second.s"})
+        address = server.running.web_address
+        assert address.startswith("127.0.0.1:")
+        there = settings.model_copy(update={"web": address, "state_dir": place / "second", "listen": f"unix:{place}/second.s"})
         with pytest.raises(errors.SettingsInvalid, match="web: can't listen"):
             async with serving(there, fakes.wiring()):
                 pass

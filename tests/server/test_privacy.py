@@ -46,54 +46,56 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("what", READS)
-async def test_what_is_anothers_is_answered_as_what_is_not_there(people, kernel, what):
+@pytest.mark.parametrize("method", READS)
+async def test_what_is_anothers_is_answered_as_what_is_not_there(people, kernel, method):
     """The same error in every word, for one that runs and for one that has finished; nothing is changed by asking."""
     for order in ("accept", "hang"):
-        made = await people["alice"].submit(kernel(order))
+        submission = await people["alice"].submit(kernel(order))
         if order == "accept":
-            await watched(people["alice"], made.name)
-        with pytest.raises(errors.SubmissionNotFound) as others:
-            await READS[what](people["bob"], made.name)
+            await watched(people["alice"], submission.name)
+        with pytest.raises(errors.SubmissionNotFound) as refusal:
+            await READS[method](people["bob"], submission.name)
         with pytest.raises(errors.SubmissionNotFound) as none:
-            await READS[what](people["bob"], NONE_SUCH)
-        assert str(others.value) == str(none.value).replace(NONE_SUCH.removeprefix("submissions/"), made.name.removeprefix("submissions/"))
-        kept = await people["alice"].get_submission(made.name)
-        assert kept.state != submission_pb2.SUBMISSION_STATE_CANCELLED
+            await READS[method](people["bob"], NONE_SUCH)
+        assert str(refusal.value) == str(none.value).replace(
+            NONE_SUCH.removeprefix("submissions/"), submission.name.removeprefix("submissions/")
+        )
+        current = await people["alice"].get_submission(submission.name)
+        assert current.state != submission_pb2.SUBMISSION_STATE_CANCELLED
 
 
 @pytest.mark.parametrize("who", ["alice", "root"])
 async def test_its_owner_and_administrators_read_and_cancel_it(people, kernel, who):
     """The control for all refusals above."""
-    made = await people["alice"].submit(kernel("hang"))
-    found = await people[who].get_submission(made.name, full=True)
-    assert found.user == "alice" and "hang" in found.sources[0].content
-    await people[who].cancel(made.name)
-    assert (await watched(people[who], made.name))[-1].submission.state == submission_pb2.SUBMISSION_STATE_CANCELLED
+    submission = await people["alice"].submit(kernel("hang"))
+    reply = await people[who].get_submission(submission.name, full=True)
+    assert reply.user == "alice" and "hang" in reply.sources[0].content
+    await people[who].cancel(submission.name)
+    assert (await watched(people[who], submission.name))[-1].submission.state == submission_pb2.SUBMISSION_STATE_CANCELLED
 
 
 async def test_without_keys_everybody_reads_everything(settings, kernel):
     """The control: on one's own host there is one user."""
     async with keyed_server(settings, auth="none") as open_server, open_server.client() as first, open_server.client() as second:
-        made = await first.submit(kernel())
-        assert (await second.get_submission(made.name)).sources
-        assert [one.name for one in (await second.list_submissions()).submissions] == [made.name]
+        submission = await first.submit(kernel())
+        assert (await second.get_submission(submission.name)).sources
+        assert [entry.name for entry in (await second.list_submissions()).submissions] == [submission.name]
 
 
 async def names(client, **fields):
-    return {one.name for one in (await client.list_submissions(**fields)).submissions}
+    return {submission.name for submission in (await client.list_submissions(**fields)).submissions}
 
 
 async def test_a_list_shows_ones_own_and_an_administrator_all(people, kernel):
     """Also where another's are asked for by name, or by a page token that is another's."""
-    made = {name: {(await people[name].submit(kernel())).name for _ in range(2)} for name in ("alice", "bob")}
-    assert await names(people["bob"]) == made["bob"]
-    assert await names(people["bob"], user="bob") == made["bob"]
+    names_of = {name: {(await people[name].submit(kernel())).name for _ in range(2)} for name in ("alice", "bob")}
+    assert await names(people["bob"]) == names_of["bob"]
+    assert await names(people["bob"], user="bob") == names_of["bob"]
     assert await names(people["bob"], user="alice") == set()
-    assert await names(people["root"]) == made["alice"] | made["bob"]
-    assert await names(people["root"], user="alice") == made["alice"]
+    assert await names(people["root"]) == names_of["alice"] | names_of["bob"]
+    assert await names(people["root"], user="alice") == names_of["alice"]
     token = (await people["root"].list_submissions(page_size=1)).next_page_token
-    assert await names(people["alice"], page_size=1, page_token=token) <= made["alice"]
+    assert await names(people["alice"], page_size=1, page_token=token) <= names_of["alice"]
 
 
 @pytest.mark.parametrize("user", ["Alice", "a b", "../x", "x" * 65, "a\n", "é"])
@@ -106,9 +108,9 @@ async def test_a_user_name_that_nobody_can_have_is_said(client, user):
 async def test_two_users_may_have_one_request_id(people, kernel):
     """Nobody gets another's submission by it, and the same user gets the first again."""
     request_id = str(uuid.uuid4())
-    made = {name: await people[name].submit(kernel(), request_id=request_id) for name in ("alice", "bob")}
-    assert made["alice"].name != made["bob"].name and (made["alice"].user, made["bob"].user) == ("alice", "bob")
-    assert (await people["bob"].submit(kernel(), request_id=request_id)).name == made["bob"].name
+    submissions = {name: await people[name].submit(kernel(), request_id=request_id) for name in ("alice", "bob")}
+    assert submissions["alice"].name != submissions["bob"].name and (submissions["alice"].user, submissions["bob"].user) == ("alice", "bob")
+    assert (await people["bob"].submit(kernel(), request_id=request_id)).name == submissions["bob"].name
 
 
 async def test_nobody_says_whose_a_submission_is(people, kernel):
@@ -125,24 +127,24 @@ FOUND = {"over": True, "running": False, "private": False, "gone": False, "": Fa
 @pytest.mark.parametrize("competition_id", FOUND)
 async def test_others_read_what_a_competition_has_opened(ledger, competition_id):
     """An administrator always, and who asks for no keys."""
-    made = await ledger.submit(fakes.new_submission(user="alice", competition_id=competition_id), fakes.problem())
+    submission = await ledger.submit(fakes.new_submission(user="alice", competition_id=competition_id), fakes.problem())
     for caller, sees in ((ALICE, True), (BOB, FOUND[competition_id]), (ROOT, True), (NOBODY, True)):
-        which = access.submission_filter(caller, "", competition_id or "any", READABLE)
+        listing_filter = access.submission_filter(caller, "", competition_id or "any", READABLE)
         if competition_id:
-            assert bool((await ledger.page(size=10, submission_filter=which))[0]) is sees
+            assert bool((await ledger.page(size=10, submission_filter=listing_filter))[0]) is sees
         if sees:
-            access.check_seen(caller, made, READABLE)
+            access.check_seen(caller, submission, READABLE)
         else:
             with pytest.raises(errors.SubmissionNotFound):
-                access.check_seen(caller, made, READABLE)
+                access.check_seen(caller, submission, READABLE)
 
 
 async def test_nobody_cancels_anothers_after_the_end_either(ledger):
     """Reading is all that is opened."""
-    made = await ledger.submit(fakes.new_submission(user="alice", competition_id="over"), fakes.problem())
-    access.check_owned(ALICE, made)
+    submission = await ledger.submit(fakes.new_submission(user="alice", competition_id="over"), fakes.problem())
+    access.check_owned(ALICE, submission)
     with pytest.raises(errors.SubmissionNotFound):
-        access.check_owned(BOB, made)
+        access.check_owned(BOB, submission)
 
 
 async def test_ones_own_list_is_not_all_that_was_opened(ledger):
@@ -150,7 +152,7 @@ async def test_ones_own_list_is_not_all_that_was_opened(ledger):
     for user in ("alice", "bob"):
         await ledger.submit(fakes.new_submission(user=user, competition_id="over"), fakes.problem())
     listed = {}
-    for asked in (("", ""), ("alice", ""), ("", "over"), ("alice", "over"), ("alice", "running")):
-        found, _ = await ledger.page(size=10, submission_filter=access.submission_filter(BOB, *asked, READABLE))
-        listed[asked] = {one.new.user for one in found}
+    for query in (("", ""), ("alice", ""), ("", "over"), ("alice", "over"), ("alice", "running")):
+        page, _ = await ledger.page(size=10, submission_filter=access.submission_filter(BOB, *query, READABLE))
+        listed[query] = {submission.new.user for submission in page}
     assert list(listed.values()) == [{"bob"}, {"alice"}, {"alice", "bob"}, {"alice"}, set()]

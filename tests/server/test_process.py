@@ -32,26 +32,26 @@ def start(settings, place):
 
 
 async def states(client):
-    return Counter(one.state for one in (await client.list_submissions(page_size=1000)).submissions)
+    return Counter(submission.state for submission in (await client.list_submissions(page_size=1000)).submissions)
 
 
 async def test_nothing_acknowledged_is_lost_or_graded_twice_by_kill_9(start, kernel, place, finished):
     """Killed with jobs running and queued, twice: each gets one verdict, and one final event."""
-    made = []
+    submissions = []
     for _ in range(2):
         async with start() as (process, client):
-            made += [await client.submit(kernel(order)) for order in ("accept", "held", "held", "held", "accept")]
-            await until_built(client, made[1])
-            seen = await states(client)
-            assert seen[QUEUED] > 0 and seen[RUNNING] > 0
+            submissions += [await client.submit(kernel(order)) for order in ("accept", "held", "held", "held", "accept")]
+            await until_built(client, submissions[1])
+            counts = await states(client)
+            assert counts[QUEUED] > 0 and counts[RUNNING] > 0
             process.kill()
             await process.wait()
     (place / "go").touch()
     async with start() as (_, client):
-        finals = await asyncio.gather(*(finished(client, one) for one in made))
-        assert [(one.state, one.report.verdict) for one in finals] == [(SUCCEEDED, report_pb2.VERDICT_ACCEPTED)] * 10
-        for one in made:
-            events = [event async for event in client.watch(one.name)]
+        finals = await asyncio.gather(*(finished(client, pending) for pending in submissions))
+        assert [(final.state, final.report.verdict) for final in finals] == [(SUCCEEDED, report_pb2.VERDICT_ACCEPTED)] * 10
+        for submission in submissions:
+            events = [event async for event in client.watch(submission.name)]
             assert [event.sequence for event in events] == list(range(1, len(events) + 1))
             assert sum(event.submission.state == SUCCEEDED for event in events) == 1
     attempts = Counter((place / "counted").read_text().split("\n"))
@@ -60,14 +60,14 @@ async def test_nothing_acknowledged_is_lost_or_graded_twice_by_kill_9(start, ker
 
 async def test_a_watch_goes_on_when_the_server_is_back(start, kernel):
     """One client, one watch, over kill -9 and restart: every event once."""
-    seen = []
+    sequences = []
     async with start() as (process, client):
         submission = await client.submit(kernel("slow"))
         async with GraderClient(client.address) as watcher:
 
             async def follow():
                 async for event in watcher.watch(submission.name):
-                    seen.append(event.sequence)
+                    sequences.append(event.sequence)
 
             following = asyncio.create_task(follow())
             await until_built(client, submission)
@@ -75,7 +75,7 @@ async def test_a_watch_goes_on_when_the_server_is_back(start, kernel):
             await process.wait()
             async with start():
                 await asyncio.wait_for(following, 300)
-    assert seen == list(range(1, len(seen) + 1))
+    assert sequences == list(range(1, len(sequences) + 1))
 
 
 async def test_a_job_that_outlives_the_drain_goes_back_to_the_queue_uncounted(start, kernel, finished):
@@ -95,17 +95,17 @@ async def test_a_job_that_outlives_the_drain_goes_back_to_the_queue_uncounted(st
 
 async def test_a_state_directory_has_one_server(settings, place):
     """The second says which process has it, or waits, as it was asked to."""
-    said = []
-    other = settings.model_copy(update={"listen": f"unix:{place}/other"})
+    messages = []
+    second_settings = settings.model_copy(update={"listen": f"unix:{place}/other"})
     async with serving(settings, fakes.wiring()):
         with pytest.raises(errors.StateDirectoryInUse, match=r"process \d+"):
-            async with serving(other, fakes.wiring()):
+            async with serving(second_settings, fakes.wiring()):
                 pass
-        waiting = asyncio.create_task(enter(embedded(other, waiting=said.append, wiring=fakes.wiring())))
-        await until(lambda: said)
+        waiting = asyncio.create_task(enter(embedded(second_settings, waiting=messages.append, wiring=fakes.wiring())))
+        await until(lambda: messages)
         assert not waiting.done()
     assert (await asyncio.wait_for(waiting, 300)).startswith("unix:")
-    assert len(said) == 1 and "stop it" in said[0]
+    assert len(messages) == 1 and "stop it" in messages[0]
 
 
 async def enter(context):
@@ -145,9 +145,9 @@ async def test_a_port_that_is_taken_is_said(settings, place):
     """Two servers never share one port by chance."""
     first = settings.model_copy(update={"listen": "127.0.0.1:0"})
     async with serving(first, fakes.wiring(safe=False)) as running:
-        taken = Settings(listen=running.address, state_dir=place / "second")
+        conflicting = Settings(listen=running.address, state_dir=place / "second")
         with pytest.raises(errors.SettingsInvalid, match="can't listen"):
-            async with serving(taken, fakes.wiring()):
+            async with serving(conflicting, fakes.wiring()):
                 pass
 
 
@@ -165,7 +165,7 @@ async def test_an_embedded_server_does_not_mind_how_deep_the_temporary_directory
     deep.mkdir(parents=True)
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     async with embedded(settings, wiring=fakes.wiring()) as address, GraderClient(address) as client:
-        assert [one.name for one in (await client.list_problems()).problems] == ["problems/other", "problems/sum"]
+        assert [problem.name for problem in (await client.list_problems()).problems] == ["problems/other", "problems/sum"]
         assert [path.is_socket() for path in deep.glob("grader-*/*")] == [True]
     assert not list(deep.iterdir())
 
@@ -179,13 +179,13 @@ def test_help_needs_nothing_heavy():
     """No torch, no gRPC, no database: half a second is for the interpreter."""
     heavy = ("torch", "grpc", "sqlalchemy", "pydantic")
     code = f"import sys, grader.server.main as m; m.parser().format_help(); print([x for x in {heavy} if x in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
-    assert done.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert result.stdout.strip() == "[]"
 
 
 def test_a_wrong_setting_or_problem_ends_with_2_and_a_sentence(tmp_path):
     """The option and what is wrong with it."""
-    done = run_server("--lanes", "0")
-    assert done.returncode == 2 and "--lanes" in done.stderr and "Traceback" not in done.stderr
-    done = run_server("--problems", str(tmp_path / "none"), "--state-dir", str(tmp_path))
-    assert done.returncode == 2 and "is not a directory" in done.stderr and "Traceback" not in done.stderr
+    result = run_server("--lanes", "0")
+    assert result.returncode == 2 and "--lanes" in result.stderr and "Traceback" not in result.stderr
+    result = run_server("--problems", str(tmp_path / "none"), "--state-dir", str(tmp_path))
+    assert result.returncode == 2 and "is not a directory" in result.stderr and "Traceback" not in result.stderr

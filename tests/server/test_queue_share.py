@@ -60,28 +60,28 @@ async def test_one_key_fills_its_share_and_others_still_submit(settings, kernel)
 @pytest.mark.parametrize("named", [True, False])
 async def test_clients_without_keys_take_turns(serve, grade, kernel, named):
     """On a unix socket, which has no addresses: a single one is next after what runs. The control: two without a name are alike."""
-    async with serve(grade, capacity=1) as many, GraderClient(many.address) as other:
+    async with serve(grade, capacity=1) as many, GraderClient(many.address) as second_client:
         if not named:
-            for client in (many, other):
+            for client in (many, second_client):
                 for name, call in vars(client.stub).items():
                     setattr(client.stub, name, call.func)
         await until_one_runs(many, kernel)
         await many.batch_submit([kernel() for _ in range(20)])
-        single = await placed(other, await other.submit(kernel()))
+        single = await placed(second_client, await second_client.submit(kernel()))
         assert single.queue_position.ahead_count == (0 if named else 20)
         assert single.user == "" and "client:" not in str(single)
 
 
 async def test_commands_of_a_login_are_one_client(serve, grade, kernel):
     """Each is a process of its own: a loop of them has the turns of one. The control is another program, which is next."""
-    async with serve(grade, capacity=1) as other:
-        await until_one_runs(other, kernel)
+    async with serve(grade, capacity=1) as second_server:
+        await until_one_runs(second_server, kernel)
         ahead = []
         for _ in range(3):
-            async with dial(other.address, Credential()) as command:
+            async with dial(second_server.address, Credential()) as command:
                 ahead.append((await placed(command, await command.submit(kernel()))).queue_position.ahead_count)
         assert ahead == [0, 1, 2]
-        async with GraderClient(other.address) as program:
+        async with GraderClient(second_server.address) as program:
             assert (await placed(program, await program.submit(kernel()))).queue_position.ahead_count == 1
 
 

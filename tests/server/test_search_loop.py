@@ -37,23 +37,23 @@ class TileGrade(fakes.FakeGrade):
         self.variants = []
 
     async def _facts(self, lease):
-        found = variant(lease.submission.new.sources[0].content)
-        self.variants.append(found)
+        parameters = variant(lease.submission.new.sources[0].content)
+        self.variants.append(parameters)
         yield fakes.ENVIRONMENT
-        if found[1] > 2:
+        if parameters[1] > 2:
             yield wire.Build(outcome=wire.BuildOutcome.REJECTED, duration_ns=1, log="too many")
             yield wire.Finished(job_id="job")
             return
         yield wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
         yield wire.Load(outcome=wire.LoadOutcome.LOADED)
-        wrong = found[0] == 32
-        shown = [one.workload_id for one in lease.problem.spec.workloads if not one.hidden]
-        yield wire.Plan(trials=tuple((one, wire.TrialPhase.VERIFY, 1) for one in shown), measured=tuple(shown))
+        wrong = parameters[0] == 32
+        shown = [workload.workload_id for workload in lease.problem.spec.workloads if not workload.hidden]
+        yield wire.Plan(trials=tuple((name, wire.TrialPhase.VERIFY, 1) for name in shown), measured=tuple(shown))
         for workload_id in shown:
             outcome = wire.TrialOutcome.MISMATCHED if wrong else wire.TrialOutcome.PASSED
             yield fakes.trial(workload_id, outcome=outcome)
             if not wrong:
-                times = wire.Samples(durations_ns=(TIMES_NS.get(found, 9000),) * 3)
+                times = wire.Samples(durations_ns=(TIMES_NS.get(parameters, 9000),) * 3)
                 yield replace(fakes.measurement(workload_id), certified=times, reported=times)
         yield wire.Finished(job_id="job")
 
@@ -94,20 +94,20 @@ async def test_its_submissions_are_found_by_tag_with_parent_and_annotations(sear
     """Each has the search's tag and its round's, and was made from the best of the rounds before."""
     out, client, grade, _ = searched
     run_tag = re.search(r"tag (search-\w+):1", out)[1]
-    made = (await client.list_submissions(tag=run_tag, page_size=100)).submissions
-    assert len(made) == len(grade.variants)
-    named = {one.name: (int(one.annotations["TILE"]), int(one.annotations["ROWS"])) for one in made}
-    (first,) = [one for one in made if f"{run_tag}:1" in one.tags]
+    submissions = (await client.list_submissions(tag=run_tag, page_size=100)).submissions
+    assert len(submissions) == len(grade.variants)
+    named = {candidate.name: (int(candidate.annotations["TILE"]), int(candidate.annotations["ROWS"])) for candidate in submissions}
+    (first,) = [entry for entry in submissions if f"{run_tag}:1" in entry.tags]
     assert named[first.name] == example.START and not first.parent
-    for one in made:
-        if one.name != first.name:
-            assert named[one.name] in example.neighbours(named[one.parent])
+    for submission in submissions:
+        if submission.name != first.name:
+            assert named[submission.name] in example.neighbours(named[submission.parent])
 
 
 async def test_its_plot_has_the_rounds(searched):
     """Three lines, drawn as SVG, each with a mark a round and one in the legend."""
     out, _, _, drawing = searched
-    points = [one for one in ElementTree.fromstring(drawing).iter() if "point" in (one.get("class") or "")]
+    points = [element for element in ElementTree.fromstring(drawing).iter() if "point" in (element.get("class") or "")]
     missing = 2  # of the last round, in which no kernel is right
     assert len(points) == 3 * (out.count("round ") + 1) - missing and "best so far" in drawing
 
@@ -135,11 +135,11 @@ class FullQueue:
 async def test_those_for_which_there_was_no_room_are_sent_again():
     """With their own request ids, so that none is taken twice; each is followed under the name that it got."""
     client = FullQueue()
-    made = {(tile, 1): submission_pb2.Submission() for tile in (2, 4, 8)}
-    of_name = await example.Search(client, "")._submit(made)
+    submissions = {(tile, 1): submission_pb2.Submission() for tile in (2, 4, 8)}
+    of_name = await example.Search(client, "")._submit(submissions)
     ids = client.asked[0]
     assert client.asked == [ids, ids[1:], ids[2:]]
-    assert of_name == {f"submissions/{one}": variant for one, variant in zip(ids, made, strict=True)}
+    assert of_name == {f"submissions/{submission_id}": variant for submission_id, variant in zip(ids, submissions, strict=True)}
 
 
 def test_a_report_that_is_not_accepted_is_never_the_fastest():

@@ -64,8 +64,8 @@ async def test_a_server_that_comes_back_takes_its_own_leases_and_nobody_elses(st
     """One of two is killed and started again: what it ran is graded anew at once, what the other runs goes on in its first attempt."""
     async with start("a") as (first, at_first):
         ran_by_first = [await at_first.submit(kernel("held")) for _ in range(2)]  # as many as it has room for
-        for one in ran_by_first:
-            await until_built(at_first, one)
+        for submission in ran_by_first:
+            await until_built(at_first, submission)
         async with start("b") as (_, at_second):
             ran_by_second = await at_second.submit(kernel("held"))
             await until_built(at_first, ran_by_second)
@@ -73,9 +73,9 @@ async def test_a_server_that_comes_back_takes_its_own_leases_and_nobody_elses(st
             await first.wait()
             (place / "go").touch()
             async with start("a") as (_, again):
-                ended = [[event async for event in again.watch(one.name)][-1].submission for one in (*ran_by_first, ran_by_second)]
-    assert {one.state for one in ended} == {submission_pb2.SUBMISSION_STATE_SUCCEEDED}
-    assert [one.attempt_count for one in ended] == [2, 2, 1]
+                ended = [[event async for event in again.watch(entry.name)][-1].submission for entry in (*ran_by_first, ran_by_second)]
+    assert {final.state for final in ended} == {submission_pb2.SUBMISSION_STATE_SUCCEEDED}
+    assert [final.attempt_count for final in ended] == [2, 2, 1]
     assert rows(url, "SELECT count(*) FROM judgements") == [(3,)]
 
 
@@ -88,10 +88,10 @@ def listed_servers(url):
 @pytest.mark.slow
 async def test_servers_are_replaced_one_after_the_other_while_submissions_come(start, kernel, place, url):
     """Each ends what it runs, the other takes up what waits, and the one that comes back works with it: nothing is lost or graded twice."""
-    made, version = [], metadata.version("kernel-grader")
+    submissions, version = [], metadata.version("kernel-grader")
 
     async def submit(client, count=4):
-        made.extend([await client.submit(kernel("slow")) for _ in range(count)])
+        submissions.extend([await client.submit(kernel("slow")) for _ in range(count)])
 
     async def replaced(name, process, at_other):
         process.send_signal(signal.SIGTERM)
@@ -106,15 +106,15 @@ async def test_servers_are_replaced_one_after_the_other_while_submissions_come(s
         shown = listed_servers(url)
         assert len(shown) == 2 and all(name.startswith(f"grader-server/{version} ") and " unix:" in name for name in shown)
         await submit(at_first)
-        await until_built(at_first, made[0])
+        await until_built(at_first, submissions[0])
         _, at_first = await stack.enter_async_context(await replaced("a", first, at_second))
         await submit(at_first)
         _, at_second = await stack.enter_async_context(await replaced("b", second, at_first))
         await submit(at_second)
-        ended = [[event async for event in at_first.watch(one.name)][-1].submission for one in made]
-    assert {one.state for one in ended} == {submission_pb2.SUBMISSION_STATE_SUCCEEDED} and len(ended) == 20
+        ended = [[event async for event in at_first.watch(submission.name)][-1].submission for submission in submissions]
+    assert {submission.state for submission in ended} == {submission_pb2.SUBMISSION_STATE_SUCCEEDED} and len(ended) == 20
     graded = [line.split()[0] for name in "ab" for line in (place / f"{name}.counted").read_text().splitlines()]
-    assert sorted(graded) == sorted(one.name.removeprefix("submissions/") for one in made)
+    assert sorted(graded) == sorted(submission.name.removeprefix("submissions/") for submission in submissions)
     assert rows(url, "SELECT count(*) FROM judgements") == [(20,)]
-    assert {one.attempt_count for one in ended} == {1}
+    assert {submission.attempt_count for submission in ended} == {1}
     assert listed_servers(url) == []

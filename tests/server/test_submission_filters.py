@@ -9,19 +9,19 @@ ACCEPTED, WRONG = report_pb2.VERDICT_ACCEPTED, report_pb2.VERDICT_WRONG_ANSWER
 
 
 async def names(client, **fields):
-    return [one.name for one in (await client.list_submissions(**fields)).submissions]
+    return [submission.name for submission in (await client.list_submissions(**fields)).submissions]
 
 
 @pytest.fixture
 async def graded(client, kernel):
     """Two that were accepted, a wrong one between them, and one that has no verdict."""
-    made = []
+    submission_names = []
     for order in ("accept", "wrong", "accept", "hang"):
-        made.append((await client.submit(kernel(order))).name)
+        submission_names.append((await client.submit(kernel(order))).name)
         if order != "hang":
-            async for _ in client.watch(made[-1]):
+            async for _ in client.watch(submission_names[-1]):
                 pass
-    return made
+    return submission_names
 
 
 async def test_a_list_is_by_verdict(client, graded):

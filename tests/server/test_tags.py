@@ -19,17 +19,17 @@ def shown(submission):
 async def test_they_come_back_from_every_call(client, kernel):
     """Tags in order; a list has them too, and one by tag has those with the tag."""
     parent = await client.submit(kernel())
-    asked = labelled(kernel, tags=["b", "a/1"], parent=parent.name, annotations={"tile": "16"})
-    made = await client.submit(asked)
+    labels = labelled(kernel, tags=["b", "a/1"], parent=parent.name, annotations={"tile": "16"})
+    submission = await client.submit(labels)
     expected = (["a/1", "b"], parent.name, {"tile": "16"})
-    assert shown(made) == shown(await client.get_submission(made.name)) == expected
-    assert [shown(one) for one in (await client.list_submissions(tag="b")).submissions] == [expected]
-    assert [one.name for one in (await client.list_submissions()).submissions] == [made.name, parent.name]
+    assert shown(submission) == shown(await client.get_submission(submission.name)) == expected
+    assert [shown(entry) for entry in (await client.list_submissions(tag="b")).submissions] == [expected]
+    assert [entry.name for entry in (await client.list_submissions()).submissions] == [submission.name, parent.name]
     assert not (await client.list_submissions(tag="a")).submissions
 
 
 @pytest.mark.parametrize(
-    ("fields", "field", "said"),
+    ("fields", "field", "description"),
     [
         ({"tags": [""]}, "tags[0]", "1 to 64"),
         ({"tags": ["ok", "a b"]}, "tags[1]", "letters, digits"),
@@ -50,11 +50,11 @@ async def test_they_come_back_from_every_call(client, kernel):
         ({"annotations": {f"k{index}": "" for index in range(17)}}, "annotations", "at most 16"),
     ],
 )
-async def test_what_is_not_plain_or_too_much_is_refused_by_its_field(client, kernel, fields, field, said):
+async def test_what_is_not_plain_or_too_much_is_refused_by_its_field(client, kernel, fields, field, description):
     """With what to send in its place; nothing is kept."""
     with pytest.raises(errors.InvalidSubmission) as refused:
         await client.submit(labelled(kernel, **fields))
-    assert [one.field for one in refused.value.violations] == [field] and said in refused.value.violations[0].description
+    assert [violation.field for violation in refused.value.violations] == [field] and description in refused.value.violations[0].description
     assert not (await client.list_submissions()).submissions
 
 
@@ -62,5 +62,5 @@ async def test_as_much_as_may_be_is_taken(client, kernel):
     """The control."""
     tags = [f"{index:02}._/:=-".ljust(64, "x") for index in range(16)]
     annotations = dict.fromkeys(tags, "é" * 256)
-    made = await client.submit(labelled(kernel, tags=tags, annotations=annotations))
-    assert shown(made) == (tags, "", annotations)
+    submission = await client.submit(labelled(kernel, tags=tags, annotations=annotations))
+    assert shown(submission) == (tags, "", annotations)

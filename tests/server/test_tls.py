@@ -37,7 +37,7 @@ def files(place, authority):
 
 def write(place, issued, name="server"):
     certificate, key = place / f"{name}.pem", place / f"{name}.key"
-    certificate.write_bytes(b"".join(one.bytes() for one in issued.cert_chain_pems))
+    certificate.write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
     key.touch(0o600)
     key.write_bytes(issued.private_key_pem.bytes())
     return {"tls_certificate": certificate, "tls_key": key}
@@ -85,8 +85,8 @@ async def test_with_both_it_starts_and_asks_for_keys(settings, files, authority,
     changes = {"insecure_no_tls": True} if proxied else files
     async with serving(settings.model_copy(update={"listen": EVERYWHERE, **changes}), fakes.wiring()) as running:
         address = running.address.replace("0.0.0.0", "127.0.0.1")
-        for given, allowed in ((key, True), ("", False)):
-            async with GraderClient(address, key=given, tls=not proxied, ca=authority.cert_pem.bytes()) as client:
+        for sent_key, allowed in ((key, True), ("", False)):
+            async with GraderClient(address, key=sent_key, tls=not proxied, ca=authority.cert_pem.bytes()) as client:
                 if allowed:
                     assert (await client.get_caller()).user == "alice"
                 else:
@@ -111,14 +111,14 @@ def bad_files(place, authority):
     good = authority.issue_cert("127.0.0.1")
     past = authority.issue_cert("127.0.0.1", not_before=datetime(2020, 1, 1, tzinfo=UTC), not_after=datetime(2021, 1, 1, tzinfo=UTC))
     future = authority.issue_cert("127.0.0.1", not_before=datetime(2100, 1, 1, tzinfo=UTC), not_after=datetime(2101, 1, 1, tzinfo=UTC))
-    files, other = write(place, good), write(place, authority.issue_cert("127.0.0.1"), "other")
+    files, other_files = write(place, good), write(place, authority.issue_cert("127.0.0.1"), "other")
     (place / "text").write_text("no certificate")
     return {
         "not there": ({**files, "tls_certificate": place / "none"}, "can't read .*none"),
         "key not there": ({**files, "tls_key": place / "none"}, "can't read .*none"),
         "a directory": ({**files, "tls_key": place}, "can't read"),
         "no certificate": ({**files, "tls_certificate": place / "text"}, "not a certificate and its key"),
-        "another's key": ({**files, "tls_key": other["tls_key"]}, "not a certificate and its key"),
+        "another's key": ({**files, "tls_key": other_files["tls_key"]}, "not a certificate and its key"),
         "expired": (write(place, past, "past"), "expired"),
         "not yet": (write(place, future, "future"), "not yet valid"),
         "no key": ({**files, "tls_key": None}, "name both"),
@@ -128,9 +128,9 @@ def bad_files(place, authority):
 
 def test_a_certificate_that_would_not_work_is_told_at_the_start(settings, place, authority):
     """Not by the first caller who can't get in."""
-    for what, (changes, told) in bad_files(place, authority).items():
-        with pytest.raises(errors.SettingsInvalid, match=told):
-            pytest.fail(f"{what}: {server_credentials(settings.model_copy(update=changes))}")
+    for case, (changes, message) in bad_files(place, authority).items():
+        with pytest.raises(errors.SettingsInvalid, match=message):
+            pytest.fail(f"{case}: {server_credentials(settings.model_copy(update=changes))}")
     assert server_credentials(settings.model_copy(update=write(place, authority.issue_cert("127.0.0.1")))) is not None
 
 
@@ -154,7 +154,7 @@ def test_a_key_that_others_can_read_and_a_certificate_that_ends_soon_are_warned_
         os.chmod(files["tls_key"], mode)
         with structlog.testing.capture_logs() as logged:
             server_credentials(settings.model_copy(update=files))
-        assert [one["event"] for one in logged] == [event] * warned
+        assert [entry["event"] for entry in logged] == [event] * warned
 
 
 async def served(address, authority):
@@ -170,7 +170,7 @@ async def served(address, authority):
 
 
 def events(logged, name):
-    return [one for one in logged if one["event"] == name]
+    return [event for event in logged if event["event"] == name]
 
 
 async def test_a_renewed_certificate_is_served_without_a_restart(settings, place, files, authority):
@@ -184,29 +184,29 @@ async def test_a_renewed_certificate_is_served_without_a_restart(settings, place
                 old = await served(running.address, authority)
                 assert await served(running.address, authority) == old  # the control
                 write(place, authority.issue_cert("127.0.0.1"))
-                new = await served(running.address, authority)
-                assert new != old and await served(running.address, authority) == new
+                renewed_certificate = await served(running.address, authority)
+                assert renewed_certificate != old and await served(running.address, authority) == renewed_certificate
                 await before.get_caller()
             async with GraderClient(f"https://{running.address}", ca=authority.cert_pem.bytes()) as after:
                 await after.get_caller()
             renewed = place / "renewed.pem"  # as a link that is moved, of another directory
-            other = write(place, authority.issue_cert("127.0.0.1"), "other")
-            renewed.symlink_to(other["tls_certificate"])
-            os.replace(other["tls_key"], files["tls_key"])
+            third = write(place, authority.issue_cert("127.0.0.1"), "other")
+            renewed.symlink_to(third["tls_certificate"])
+            os.replace(third["tls_key"], files["tls_key"])
             os.replace(renewed, files["tls_certificate"])
-            assert await served(running.address, authority) not in (old, new)
+            assert await served(running.address, authority) not in (old, renewed_certificate)
     assert len(events(logged, "tls_certificate_renewed")) == 2 and not events(logged, "tls_certificate_not_renewed")
 
 
-@pytest.mark.parametrize("what", ["text", "none", "another's", "past"])
-async def test_a_broken_new_certificate_leaves_the_old_one_and_is_logged_once(settings, place, files, authority, what):
+@pytest.mark.parametrize("case", ["text", "none", "another's", "past"])
+async def test_a_broken_new_certificate_leaves_the_old_one_and_is_logged_once(settings, place, files, authority, case):
     """Then the good one comes, and is taken. What is logged quotes nothing of the key."""
     log.configure("json", level=20)
     there = settings.model_copy(update={"listen": HERE, **files})
     with structlog.testing.capture_logs() as logged:
         async with serving(there, fakes.wiring()) as running:
             old = await served(running.address, authority)
-            match what:
+            match case:
                 case "text":
                     files["tls_certificate"].write_text("no certificate")
                 case "none":

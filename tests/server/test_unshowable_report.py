@@ -35,8 +35,8 @@ async def test_lists_and_streams_go_on(client, kernel):
     with pytest.raises(ValueError, match="out of range"):
         report_to_proto(dataclasses.replace(fakes.report(), trials=(trial,)), Redactor({}))
     broken, right = await client.batch_submit([kernel("wrong", tags=["run"]), kernel("accept", tags=["run"])])
-    followed = {one.submission.name: one.submission async for one in client.watch_many(tag="run")}
-    listed = {one.name for one in (await client.list_submissions()).submissions}
+    followed = {update.submission.name: update.submission async for update in client.watch_many(tag="run")}
+    listed = {submission.name for submission in (await client.list_submissions()).submissions}
     for name in (broken.name, right.name):
         streamed = [event async for event in client.watch(name)][-1].submission
         for shown in (followed[name], await client.get_submission(name), streamed):
@@ -48,10 +48,10 @@ async def test_lists_and_streams_go_on(client, kernel):
 async def test_a_stored_report_that_cannot_be_read_is_shown_by_its_head(client, kernel, settings):
     """Such as one of another version."""
     broken, right = await client.batch_submit([kernel("wrong", tags=["run"]), kernel("accept", tags=["run"])])
-    assert len([one async for one in client.watch_many(tag="run")]) >= 2
+    assert len([update async for update in client.watch_many(tag="run")]) >= 2
     with contextlib.closing(sqlite3.connect(settings.state_dir / LEDGER_NAME)) as ledger, ledger:
         ledger.execute("UPDATE judgements SET report = '{}' WHERE verdict = 'WRONG_ANSWER'")
-    summaries = {one.name: one.report.summary for one in (await client.list_submissions()).submissions}
+    summaries = {submission.name: submission.report.summary for submission in (await client.list_submissions()).submissions}
     assert summaries[right.name] and set(summaries) == {broken.name, right.name}
     shown = (await client.get_submission(broken.name)).report
     assert shown.verdict == report_pb2.VERDICT_WRONG_ANSWER and UNREADABLE in shown.summary

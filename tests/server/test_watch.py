@@ -97,9 +97,9 @@ async def test_others_are_served_while_a_long_report_is_converted(tmp_path):
         await ledger.submit(submission.new, fakes.problem())
         redactors = Redactors(ledger)
         await redactors.for_problem(submission.problem_digest)
-        others = asyncio.create_task(serve_others())
+        other_calls = asyncio.create_task(serve_others())
         message = await redactors.message(submission, full=True)
-        others.cancel()
+        other_calls.cancel()
     assert len(message.report.measurements) == 300 and served > 0
 
 
@@ -140,13 +140,13 @@ async def test_findings_of_long_ago_are_not_waited_for(tmp_path, monkeypatch, se
     monkeypatch.setattr(submission_watch, "first_of", wait)
     caller = Caller(user="ann", scopes=frozenset({Scope.READ}), key_id="ann")
     async with Ledger.open(tmp_path / "ledger") as ledger:
-        made = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
-        held = await ledger.lease("w", ttl_s=300)
-        await ledger.append(held, [wire.Progress(stage=wire.Stage.PROFILING)])
-        await ledger.settle(held, fakes.report())
+        submission = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
+        lease = await ledger.lease("w", ttl_s=300)
+        await ledger.append(lease, [wire.Progress(stage=wire.Stage.PROFILING)])
+        await ledger.settle(lease, fakes.report())
         watch = submission_watch.SubmissionWatch(ledger, NoCompetitions())
         with pytest.raises(InterruptedError) if waits else contextlib.nullcontext():
-            assert [event async for event in watch.stream(caller, made.submission_id, 0, until_findings=True)]
+            assert [event async for event in watch.stream(caller, submission.submission_id, 0, until_findings=True)]
 
 
 @pytest.mark.parametrize("settles", [True, False])
@@ -154,15 +154,15 @@ async def test_a_server_that_leaves_holds_back_no_verdict(tmp_path, settles):
     """A watch that has it ends, whatever may still be found. The control is one that has none: it is to be opened again elsewhere."""
     caller = Caller(user="ann", scopes=frozenset({Scope.READ}), key_id="ann")
     async with Ledger.open(tmp_path / "ledger") as ledger:
-        made = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
-        held = await ledger.lease("w", ttl_s=300)
-        await ledger.append(held, [wire.Progress(stage=wire.Stage.PROFILING)])
+        submission = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
+        lease = await ledger.lease("w", ttl_s=300)
+        await ledger.append(lease, [wire.Progress(stage=wire.Stage.PROFILING)])
         if settles:
-            await ledger.settle(held, fakes.report())
+            await ledger.settle(lease, fakes.report())
         watch = submission_watch.SubmissionWatch(ledger, NoCompetitions())
         watch.leaving.set()
         with contextlib.nullcontext() if settles else pytest.raises(errors.ShuttingDown):
-            events = [event async for event in watch.stream(caller, made.submission_id, 0, until_findings=True)]
+            events = [event async for event in watch.stream(caller, submission.submission_id, 0, until_findings=True)]
             assert events[-1].submission.state == SUCCEEDED
 
 
@@ -197,23 +197,23 @@ async def test_attempts_never_exceed_the_capacity(serve, kernel, finished):
     grade = fakes.FakeGrade()
     async with serve(grade, capacity=2) as client:
         submissions = [await client.submit(kernel("slow")) for _ in range(5)]
-        await asyncio.gather(*(finished(client, one) for one in submissions))
+        await asyncio.gather(*(finished(client, submission) for submission in submissions))
     assert grade.running_most == 2 and len(grade.attempts) == 5
 
 
 async def test_pages_follow_each_other_and_tokens_are_bound_to_their_list(client, kernel):
     """Every submission once, newest first; a token with other fields, or changed, is refused."""
-    made = [(await client.submit(kernel())).name for _ in range(5)]
+    submissions = [(await client.submit(kernel())).name for _ in range(5)]
     await client.submit(kernel(problem="other"))
     names, token = [], ""
     while True:
         page = await client.list_submissions(page_size=2, page_token=token, problem="problems/sum")
-        names += [one.name for one in page.submissions]
+        names += [submission.name for submission in page.submissions]
         token = page.next_page_token
         if not token:
             break
         last = token
-    assert names == made[::-1]
+    assert names == submissions[::-1]
     for fields in ({"problem": "problems/other"}, {"problem": "problems/sum", "states": [SUCCEEDED]}):
         with pytest.raises(errors.InvalidRequest, match="page_token"):
             await client.list_submissions(page_token=last, **fields)
@@ -228,8 +228,8 @@ async def test_pages_follow_each_other_and_tokens_are_bound_to_their_list(client
 async def test_a_list_shows_verdicts_without_sources(client, kernel, finished):
     """Filtered by state as well."""
     await finished(client, await client.submit(kernel("wrong")))
-    (one,) = (await client.list_submissions(states=[SUCCEEDED])).submissions
-    assert one.report.summary and not one.sources and not one.report.trials
+    (submission,) = (await client.list_submissions(states=[SUCCEEDED])).submissions
+    assert submission.report.summary and not submission.sources and not submission.report.trials
     assert not (await client.list_submissions(states=[FAILED])).submissions
 
 
@@ -237,7 +237,7 @@ async def test_problems_are_listed_in_pages(client):
     """By name; and got one by one."""
     first = await client.list_problems(page_size=1)
     second = await client.list_problems(page_size=1, page_token=first.next_page_token)
-    assert [one.name for one in (*first.problems, *second.problems)] == ["problems/other", "problems/sum"]
+    assert [problem.name for problem in (*first.problems, *second.problems)] == ["problems/other", "problems/sum"]
     assert second.next_page_token == "" and (await client.get_problem("problems/sum")).hidden_workload_count == 1
     with pytest.raises(errors.ProblemNotFound):
         await client.get_problem("problems/som")

@@ -40,54 +40,56 @@ async def until(updates, name, state):
 
 async def test_each_is_followed_to_its_report_and_then_the_stream_ends(client, kernel):
     """States in their order, each once; reports and nothing of sources with the last; others are not there."""
-    made = await client.batch_submit([kernel(order, tags=["run"]) for order in ("accept", "wrong", "slow", "accept")])
+    submissions = await client.batch_submit([kernel(order, tags=["run"]) for order in ("accept", "wrong", "slow", "accept")])
     await client.submit(kernel(tags=["other"]))
-    updates = [one async for one in client.watch_many(tag="run")]
-    assert {one.submission.name for one in updates} == {one.name for one in made}
-    for submission in made:
-        own = [one for one in updates if one.submission.name == submission.name]
-        assert [one.revision for one in own] == sorted({one.revision for one in own})
-        assert own[-1].submission.state == SUCCEEDED
+    updates = [update async for update in client.watch_many(tag="run")]
+    assert {update.submission.name for update in updates} == {entry.name for entry in submissions}
+    for submission in submissions:
+        own_updates = [update for update in updates if update.submission.name == submission.name]
+        assert [update.revision for update in own_updates] == sorted({update.revision for update in own_updates})
+        assert own_updates[-1].submission.state == SUCCEEDED
         shown = await client.get_submission(submission.name)
-        assert own[-1].submission.report == shown.report and own[-1].submission.tags == ["run"]
-        assert not any(one.submission.sources for one in own) and not any(one.submission.HasField("report") for one in own[:-1])
+        assert own_updates[-1].submission.report == shown.report and own_updates[-1].submission.tags == ["run"]
+        assert not any(update.submission.sources for update in own_updates)
+        assert not any(update.submission.HasField("report") for update in own_updates[:-1])
 
 
 async def test_names_are_followed_too_also_those_that_have_the_tag(client, kernel):
     """Finished ones are sent once."""
-    made = await client.batch_submit([kernel(tags=["run"]), kernel(), kernel()])
-    names = [one.name for one in made[:2]]
-    assert {one.submission.name async for one in client.watch_many(names=names)} == set(names)
-    assert {one.submission.name async for one in client.watch_many(names=names, tag="run")} == {names[0]}
-    again = [one async for one in client.watch_many(names=[*names, names[0]])]
-    assert sorted(one.submission.name for one in again) == sorted(names) and {one.submission.state for one in again} == {SUCCEEDED}
+    submissions = await client.batch_submit([kernel(tags=["run"]), kernel(), kernel()])
+    names = [submission.name for submission in submissions[:2]]
+    assert {update.submission.name async for update in client.watch_many(names=names)} == set(names)
+    assert {update.submission.name async for update in client.watch_many(names=names, tag="run")} == {names[0]}
+    again = [update async for update in client.watch_many(names=[*names, names[0]])]
+    assert sorted(update.submission.name for update in again) == sorted(names)
+    assert {update.submission.state for update in again} == {SUCCEEDED}
 
 
 async def test_without_any_the_stream_ends_at_once_or_waits_for_the_first(client, kernel):
     """It does not end by itself unless it is asked to."""
-    assert [one async for one in client.watch_many(tag="run")] == []
+    assert [update async for update in client.watch_many(tag="run")] == []
     async with aclosing(client.watch_many(tag="run", until_idle=False)) as updates:
         for _ in range(2):
             first = asyncio.ensure_future(anext(updates))
             await asyncio.wait([first], timeout=0.3)
             assert not first.done()
-            made = await client.submit(kernel(tags=["run"]))
-            seen = (await asyncio.wait_for(first, SOON_S)).submission
-            assert seen.name == made.name
-            if seen.state != SUCCEEDED:  # what is graded before the stream looks is sent once
-                await until(updates, made.name, SUCCEEDED)
+            submission = await client.submit(kernel(tags=["run"]))
+            first_state = (await asyncio.wait_for(first, SOON_S)).submission
+            assert first_state.name == submission.name
+            if first_state.state != SUCCEEDED:  # what is graded before the stream looks is sent once
+                await until(updates, submission.name, SUCCEEDED)
 
 
 async def test_what_is_cancelled_is_finished(client, kernel):
     """While it runs, and while it waits."""
-    made = await client.batch_submit([kernel("hang", tags=["run"]) for _ in range(6)])
+    submissions = await client.batch_submit([kernel("hang", tags=["run"]) for _ in range(6)])
     async with aclosing(client.watch_many(tag="run")) as updates:
-        await until(updates, made[0].name, RUNNING)
-        for one in made:
-            await client.cancel(one.name)
+        await until(updates, submissions[0].name, RUNNING)
+        for submission in submissions:
+            await client.cancel(submission.name)
         async with asyncio.timeout(SOON_S):
-            last = {one.submission.name: one.submission.state async for one in updates}
-    assert set(last) >= {one.name for one in made[1:]} and set(last.values()) == {CANCELLED}
+            last = {update.submission.name: update.submission.state async for update in updates}
+    assert set(last) >= {entry.name for entry in submissions[1:]} and set(last.values()) == {CANCELLED}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ async def test_what_is_cancelled_is_finished(client, kernel):
         (api.WatchSubmissionsRequest(names=["submissions/x"] * (NAME_LIMIT + 1)), "names"),
         (api.WatchSubmissionsRequest(tag="a", seen_revisions={"x": 1}), "seen_revisions"),
         (api.WatchSubmissionsRequest(tag="a", seen_revisions={"submissions/x": -1}), "seen_revisions"),
-        (api.WatchSubmissionsRequest(tag="a", seen_revisions={f"submissions/{one}": 1 for one in range(NAME_LIMIT + 1)}), "seen_revisions"),
+        (api.WatchSubmissionsRequest(tag="a", seen_revisions={f"submissions/{n}": 1 for n in range(NAME_LIMIT + 1)}), "seen_revisions"),
     ],
 )
 async def test_a_request_that_is_wrong_is_refused_by_its_field(client, request_, field):
@@ -112,17 +114,17 @@ async def test_a_request_that_is_wrong_is_refused_by_its_field(client, request_,
 
 async def test_what_was_seen_is_not_sent_again(client, kernel):
     """By its revision; a state that is newer is."""
-    made = await client.batch_submit([kernel(tags=["run"]), kernel(tags=["run"])])
-    updates = [one async for one in client.watch_many(tag="run")]
-    last = {one.submission.name: one.revision for one in updates}
+    submissions = await client.batch_submit([kernel(tags=["run"]), kernel(tags=["run"])])
+    updates = [update async for update in client.watch_many(tag="run")]
+    last = {update.submission.name: update.revision for update in updates}
 
-    async def left(seen):
-        request = api.WatchSubmissionsRequest(tag="run", seen_revisions=seen, until_idle=True)
-        return [one.submission.name async for one in client.stub.WatchSubmissions(request, timeout=60)]
+    async def unseen_names(revisions):
+        request = api.WatchSubmissionsRequest(tag="run", seen_revisions=revisions, until_idle=True)
+        return [update.submission.name async for update in client.stub.WatchSubmissions(request, timeout=60)]
 
-    assert await left(last) == []
-    assert await left({**last, made[1].name: last[made[1].name] - 1}) == [made[1].name]
-    assert await left({}) == [one.name for one in made]
+    assert await unseen_names(last) == []
+    assert await unseen_names({**last, submissions[1].name: last[submissions[1].name] - 1}) == [submissions[1].name]
+    assert await unseen_names({}) == [submission.name for submission in submissions]
 
 
 class BreakingUpdates(grader_service_pb2_grpc.GraderServiceServicer):
@@ -134,8 +136,8 @@ class BreakingUpdates(grader_service_pb2_grpc.GraderServiceServicer):
     async def WatchSubmissions(self, request, context):
         self.seen.append(dict(request.seen_revisions))
         number = len(request.seen_revisions)
-        for one in (max(number, 1), number + 1):
-            yield api.SubmissionUpdate(submission=submission_pb2.Submission(name=f"submissions/{one}"), revision=1)
+        for index in (max(number, 1), number + 1):
+            yield api.SubmissionUpdate(submission=submission_pb2.Submission(name=f"submissions/{index}"), revision=1)
         if number < 3:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
 
@@ -144,9 +146,9 @@ async def test_a_client_takes_a_broken_stream_up_again(served):
     """It says what it has seen, and passes nothing on twice."""
     breaking = BreakingUpdates()
     async with GraderClient(await served(breaking)) as client:
-        names = [one.submission.name async for one in client.watch_many(tag="run")]
+        names = [update.submission.name async for update in client.watch_many(tag="run")]
     assert names == [f"submissions/{number}" for number in range(1, 5)]
-    assert breaking.seen == [{f"submissions/{one}": 1 for one in range(1, number)} for number in range(1, 5)]
+    assert breaking.seen == [{f"submissions/{index}": 1 for index in range(1, number)} for number in range(1, 5)]
 
 
 async def test_a_stream_goes_on_when_the_server_comes_back(serve, kernel, settings):
@@ -154,14 +156,14 @@ async def test_a_stream_goes_on_when_the_server_comes_back(serve, kernel, settin
     async with AsyncExitStack() as stack, GraderClient(settings.listen) as client:
         first = await stack.enter_async_context(AsyncExitStack())
         await first.enter_async_context(serve(fakes.FakeGrade(), capacity=1))
-        made = await client.batch_submit([kernel("hang", tags=["run"]), kernel(tags=["run"])])
+        submissions = await client.batch_submit([kernel("hang", tags=["run"]), kernel(tags=["run"])])
         updates = await stack.enter_async_context(aclosing(client.watch_many(tag="run")))
-        await until(updates, made[0].name, RUNNING)
+        await until(updates, submissions[0].name, RUNNING)
         await first.aclose()
         await stack.enter_async_context(serve(fakes.FakeGrade()))
-        assert (await until(updates, made[1].name, SUCCEEDED)).submission.report.summary
-        await client.cancel(made[0].name)
-        await until(updates, made[0].name, CANCELLED)
+        assert (await until(updates, submissions[1].name, SUCCEEDED)).submission.report.summary
+        await client.cancel(submissions[0].name)
+        await until(updates, submissions[0].name, CANCELLED)
 
 
 # -- whose they are ---------------------------------------------------------------------------------------------------------
@@ -173,14 +175,15 @@ async def test_others_are_not_followed(settings, kernel):
         server = await stack.enter_async_context(keyed_server(settings))
         scopes = {"ann": (Scope.SUBMIT, Scope.READ), "bob": (Scope.SUBMIT, Scope.READ), "root": tuple(Scope)}
         people = {name: await stack.enter_async_context(server.client(await server.key(name, allowed))) for name, allowed in scopes.items()}
-        made, own = await people["ann"].submit(kernel(tags=["run"])), await people["bob"].submit(kernel(tags=["run"]))
-        for name in (made.name, "submissions/nothing"):
+        by_ann, by_bob = await people["ann"].submit(kernel(tags=["run"])), await people["bob"].submit(kernel(tags=["run"]))
+        for name in (by_ann.name, "submissions/nothing"):
             with pytest.raises(errors.SubmissionNotFound):
-                _ = [one async for one in people["bob"].watch_many(names=[own.name, name])]
-        assert {one.submission.name async for one in people["bob"].watch_many(tag="run")} == {own.name}
-        assert {one.submission.name async for one in people["ann"].watch_many(tag="run")} == {made.name}
-        assert {one.submission.name async for one in people["root"].watch_many(names=[made.name, own.name])} == {made.name, own.name}
-        assert [one async for one in people["root"].watch_many(tag="run")] == []
+                _ = [update async for update in people["bob"].watch_many(names=[by_bob.name, name])]
+        assert {update.submission.name async for update in people["bob"].watch_many(tag="run")} == {by_bob.name}
+        assert {update.submission.name async for update in people["ann"].watch_many(tag="run")} == {by_ann.name}
+        names = [by_ann.name, by_bob.name]
+        assert {update.submission.name async for update in people["root"].watch_many(names=names)} == set(names)
+        assert [update async for update in people["root"].watch_many(tag="run")] == []
 
 
 async def test_a_new_one_of_another_user_is_not_followed(settings, kernel):
@@ -192,10 +195,10 @@ async def test_a_new_one_of_another_user_is_not_followed(settings, kernel):
         aclosing(ann.watch_many(tag="run", until_idle=False)) as updates,
     ):
         first = asyncio.ensure_future(anext(updates))
-        other = await bob.submit(kernel(tags=["run"]))
-        _ = [one async for one in bob.watch_many(names=[other.name])]
-        own = await ann.submit(kernel(tags=["run"]))
-        assert (await asyncio.wait_for(first, SOON_S)).submission.name == own.name
+        by_bob = await bob.submit(kernel(tags=["run"]))
+        _ = [update async for update in bob.watch_many(names=[by_bob.name])]
+        by_ann = await ann.submit(kernel(tags=["run"]))
+        assert (await asyncio.wait_for(first, SOON_S)).submission.name == by_ann.name
 
 
 async def test_a_user_has_so_many_streams_and_no_more(client, kernel):
@@ -203,7 +206,7 @@ async def test_a_user_has_so_many_streams_and_no_more(client, kernel):
     await client.submit(kernel("hang", tags=["run"]))
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(aclosing(client.watch_many(tag="run"))) for _ in range(WATCH_LIMIT)]
-        await asyncio.gather(*(anext(one) for one in streams))
+        await asyncio.gather(*(anext(stream) for stream in streams))
         with pytest.raises(errors.TooManyWatches) as refused:
             await anext(client.watch_many(tag="run"))
         assert refused.value.limit == WATCH_LIMIT and refused.value.retry_s > 0
@@ -252,8 +255,8 @@ def streaming(ledger, *, poll_s=NEVER_S, leaving=None, user="ann", tag_limit=NAM
 
 
 async def submit(ledger, count=1, **fields):
-    new = fakes.new_submission(**{"user": "ann", "tags": ("run",), **fields})
-    return [await ledger.submit(new, fakes.problem()) for _ in range(count)]
+    draft = fakes.new_submission(**{"user": "ann", "tags": ("run",), **fields})
+    return [await ledger.submit(draft, fakes.problem()) for _ in range(count)]
 
 
 async def test_facts_cost_a_watch_of_many_no_read(ledger):
@@ -263,16 +266,16 @@ async def test_facts_cost_a_watch_of_many_no_read(ledger):
         for _ in range(20):
             await anext(updates)
         following = asyncio.ensure_future(anext(updates))
-        held = await ledger.lease("w", ttl_s=60)
+        lease = await ledger.lease("w", ttl_s=60)
         assert (await asyncio.wait_for(following, SOON_S)).submission.state == RUNNING
         following = asyncio.ensure_future(anext(updates))
         await asyncio.wait([following], timeout=0.3)
         before = Counter(ledger.reads)
         for _ in range(100):
-            await ledger.append(held, [fakes.trial()])
+            await ledger.append(lease, [fakes.trial()])
         await asyncio.wait([following], timeout=0.3)
         assert Counter(ledger.reads) == before and not following.done()
-        await ledger.settle(held, fakes.report())
+        await ledger.settle(lease, fakes.report())
         assert (await asyncio.wait_for(following, SOON_S)).submission.state == SUCCEEDED
         assert Counter(ledger.reads) - before == Counter(heads=1, reports=1)
 
@@ -285,9 +288,10 @@ async def test_what_changes_together_is_read_together(ledger):
             await anext(updates)
         following = asyncio.ensure_future(anext(updates))
         before = Counter(ledger.reads)
-        held = [await ledger.lease("w", ttl_s=60) for _ in range(100)]
+        leases = [await ledger.lease("w", ttl_s=60) for _ in range(100)]
         moved = [await asyncio.wait_for(following, SOON_S), *[await asyncio.wait_for(anext(updates), SOON_S) for _ in range(99)]]
-        assert {one.submission.state for one in moved} == {RUNNING} and len({one.submission.name for one in moved}) == len(held)
+        assert {update.submission.state for update in moved} == {RUNNING}
+        assert len({update.submission.name for update in moved}) == len(leases)
         assert (Counter(ledger.reads) - before)["heads"] <= 5
 
 
@@ -302,39 +306,39 @@ async def test_a_stream_looks_at_most_ten_times_a_second(ledger):
             await ledger.settle(await ledger.lease("w", ttl_s=60), fakes.report())
         updates_seen = await asyncio.wait_for(reading, SOON_S)
         took_s = loop.time() - began_s
-    assert sum(one.submission.state == SUCCEEDED for one in updates_seen) == 60
+    assert sum(update.submission.state == SUCCEEDED for update in updates_seen) == 60
     assert (Counter(ledger.reads) - before)["heads"] <= took_s / PAUSE_S + 3
 
 
 async def collect(updates):
-    return [one async for one in updates]
+    return [update async for update in updates]
 
 
 async def test_an_update_is_small(ledger):
     """Without parent and annotations; what has finished and was seen is not read whole."""
-    (made,) = await submit(ledger)
-    held = await ledger.lease("w", ttl_s=60)
-    await ledger.settle(held, fakes.report())
+    (submission,) = await submit(ledger)
+    lease = await ledger.lease("w", ttl_s=60)
+    await ledger.settle(lease, fakes.report())
     async with streaming(ledger, tag="run", until_idle=True) as updates:
-        (update,) = [one async for one in updates]
+        (update,) = [message async for message in updates]
     assert update == api.SubmissionUpdate(
-        submission=submission_pb2.Submission(name=f"submissions/{made.submission_id}", state=SUCCEEDED), revision=4
+        submission=submission_pb2.Submission(name=f"submissions/{submission.submission_id}", state=SUCCEEDED), revision=4
     )
     ledger.reads.clear()
     async with streaming(ledger, tag="run", until_idle=True, seen_revisions={update.submission.name: 4}) as updates:
-        assert [one async for one in updates] == [] and ledger.reads == Counter(heads=1)
+        assert [message async for message in updates] == [] and ledger.reads == Counter(heads=1)
 
 
 async def test_of_a_tag_with_very_many_the_newest_are_sent(ledger):
     """In the order in which they were made, and then those that follow."""
-    made = await submit(ledger, 5)
+    submissions = await submit(ledger, 5)
     async with streaming(ledger, tag_limit=3, tag="run") as updates:
         names = [(await anext(updates)).submission.name for _ in range(3)]
         following = asyncio.ensure_future(anext(updates))
-        more = await submit(ledger, 4)
+        later = await submit(ledger, 4)
         names.append((await asyncio.wait_for(following, SOON_S)).submission.name)
         names += [(await asyncio.wait_for(anext(updates), SOON_S)).submission.name for _ in range(3)]
-    assert names == [f"submissions/{one.submission_id}" for one in (*made[2:], *more)]
+    assert names == [f"submissions/{entry.submission_id}" for entry in (*submissions[2:], *later)]
 
 
 async def test_a_server_that_only_reads_looks_by_itself(place):
@@ -342,9 +346,9 @@ async def test_a_server_that_only_reads_looks_by_itself(place):
     async with Ledger.open(place / "l") as writes, Ledger.open(place / "l") as reads, streaming(reads, poll_s=0.2, tag="run") as updates:
         following = asyncio.ensure_future(anext(updates))
         await asyncio.wait([following], timeout=0.2)
-        (made,) = await submit(writes)
-        assert (await asyncio.wait_for(following, SOON_S)).submission.name == f"submissions/{made.submission_id}"
-        await writes.cancel(made.submission_id)
+        (submission,) = await submit(writes)
+        assert (await asyncio.wait_for(following, SOON_S)).submission.name == f"submissions/{submission.submission_id}"
+        await writes.cancel(submission.submission_id)
         assert (await asyncio.wait_for(anext(updates), SOON_S)).submission.state == CANCELLED
 
 
@@ -364,30 +368,30 @@ async def test_servers_on_one_database_hear_of_each_others(url):
     async with Ledger.open(url) as here, Ledger.open(url) as there, streaming(here, tag="run") as updates:
         following = asyncio.ensure_future(anext(updates))
         await asyncio.wait([following], timeout=0.3)
-        (made,) = await submit(there)
+        (submission,) = await submit(there)
         assert (await asyncio.wait_for(following, SOON_S)).submission.state == QUEUED
-        held = await there.lease("w", ttl_s=60)
+        lease = await there.lease("w", ttl_s=60)
         assert (await asyncio.wait_for(anext(updates), SOON_S)).submission.state == RUNNING
-        await there.append(held, [fakes.trial()])
-        await there.settle(held, fakes.report())
+        await there.append(lease, [fakes.trial()])
+        await there.settle(lease, fakes.report())
         last = await asyncio.wait_for(anext(updates), SOON_S)
-        assert last.submission.state == SUCCEEDED and last.submission.name.endswith(made.submission_id)
+        assert last.submission.state == SUCCEEDED and last.submission.name.endswith(submission.submission_id)
 
 
 async def test_a_revision_grows_with_every_change(ledger):
     """Through attempts that are given back, to each end; the same for every reader."""
-    (made,) = await submit(ledger)
-    found = [made]
+    (submission,) = await submit(ledger)
+    states = [submission]
     for _ in range(2):
-        held = await ledger.lease("w", ttl_s=60)
-        found += [held.submission, await ledger.release(held, Failure(reason="X", message="x"), counted=False)]
-    found.append(await ledger.cancel(made.submission_id))
-    assert [one.state for one in found] == [
+        lease = await ledger.lease("w", ttl_s=60)
+        states += [lease.submission, await ledger.release(lease, Failure(reason="X", message="x"), counted=False)]
+    states.append(await ledger.cancel(submission.submission_id))
+    assert [state.state for state in states] == [
         *[SubmissionState.QUEUED, SubmissionState.RUNNING] * 2, SubmissionState.QUEUED, SubmissionState.CANCELLED,
     ]  # fmt: skip
-    numbers = [revision(one) for one in found]
+    numbers = [revision(state) for state in states]
     assert numbers == sorted(set(numbers)) and numbers[0] == 1
-    assert [revision(one) for one in await ledger.heads([made.submission_id])] == numbers[-1:]
+    assert [revision(state) for state in await ledger.heads([submission.submission_id])] == numbers[-1:]
 
 
 async def test_after_news_was_missed_everything_is_looked_at_again():
