@@ -70,9 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not words or not all(Path(word).exists() for word in words):
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    found = [data for word in words for data in records(Path(word))]
-    names = list(dict.fromkeys(data["workload"] for data in found))
-    of = {name: [data for data in found if data["workload"] == name] for name in names}
+    rows = [data for word in words for data in records(Path(word))]
+    names = list(dict.fromkeys(data["workload"] for data in rows))
+    of = {name: [data for data in rows if data["workload"] == name] for name in names}
     about_us = {size.name: size.about_us for size in SAME.sizes}
     tables = (
         Table(
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Table(
             headings=MEASUREMENT_COLUMNS,
             title="Each measurement, in microseconds: the mean of the turns, and their standard deviation.",
-            rows=[_measurement(data) for data in found],
+            rows=[_measurement(data) for data in rows],
         ),
     )
     sys.stdout.write("\n\n".join("\n".join([table.title, "", *table.lines()]) for table in tables) + "\n")
@@ -98,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def records(path: Path) -> Iterator[dict[str, Any]]:
     """What `sandbox/judge/measure.py` wrote, in the order of its files or lines."""
     if path.is_dir():
-        for one in sorted(path.glob("*.json"), key=lambda name: int(name.stem.split("-")[1])):
-            yield json.loads(one.read_text("utf-8"))
+        for file in sorted(path.glob("*.json"), key=lambda name: int(name.stem.split("-")[1])):
+            yield json.loads(file.read_text("utf-8"))
     else:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             yield from map(json.loads, lines)
@@ -128,7 +128,7 @@ def net_of(data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR
 
 def against(baseline: str, data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> wire.Speedup | None:
     """The speedup against a baseline by today's rules; None where there is no figure."""
-    return next((one for one in net_of(data, allowance).speedups if one.baseline == baseline), None)
+    return next((speedup for speedup in net_of(data, allowance).speedups if speedup.baseline == baseline), None)
 
 
 def forth_less_back(data: dict[str, Any]) -> float:
@@ -139,47 +139,47 @@ def forth_less_back(data: dict[str, Any]) -> float:
 
 def _net_difference_ns(data: dict[str, Any]) -> float:
     """How much longer the subject takes than eager, each less its own process's null runs, in the mean of the turns."""
-    means = {arm: statistics.fmean(steady(turn) for turn in taken) for arm, taken in data["turns"].items()}
+    means = {arm: statistics.fmean(steady(turn) for turn in turns) for arm, turns in data["turns"].items()}
     return means[SUBJECT] - means[OWN_NULL] - (means[EAGER] - means[NULL[True]])
 
 
-def _summary(name: str, found: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    apart = [_net_difference_ns(one) for one in found]
-    known = [one for one in found if SUBJECT in one.get("reported", {})]
-    beyond = [statistics.median(net_of(one).certified.durations_ns) - one["reported"][SUBJECT] for one in known]
+def _summary(name: str, rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    apart = [_net_difference_ns(row) for row in rows]
+    reported = [row for row in rows if SUBJECT in row.get("reported", {})]
+    beyond = [statistics.median(net_of(row).certified.durations_ns) - row["reported"][SUBJECT] for row in reported]
     return (
         name,
-        str(len(found)),
+        str(len(rows)),
         f"{statistics.fmean(apart) / 1e3:.2f}",
         f"{statistics.pstdev(apart) / 1e3:.2f}",
         f"{max(map(abs, apart)) / 1e3:.2f}",
-        f"{statistics.fmean(abs(forth_less_back(one)) for one in found) / 1e3:.2f}",
+        f"{statistics.fmean(abs(forth_less_back(row)) for row in rows) / 1e3:.2f}",
         *((f"{statistics.fmean(beyond) / 1e3:.2f}", f"{max(map(abs, beyond)) / 1e3:.2f}") if beyond else ("", "")),
     )
 
 
 def _measurement(data: dict[str, Any]) -> tuple[str, ...]:
-    turns = {arm: [steady(turn) for turn in taken] for arm, taken in data["turns"].items()}
+    turns = {arm: [steady(turn) for turn in turns_of_arm] for arm, turns_of_arm in data["turns"].items()}
     null, with_copy = turns.get(NULL[data["copies"]], turns[NULL[True]]), turns[NULL[True]]
-    own, reported = turns[OWN_NULL], data.get("reported", {})
+    own_null, reported = turns[OWN_NULL], data.get("reported", {})
     return (
         data["workload"],
         str(len(data["turns"][SUBJECT][0])),
         _spread(turns[SUBJECT]),
         _spread(turns[EAGER]),
         _spread(null),
-        _spread(own),
+        _spread(own_null),
         f"{steady(data['alone']['null_ns'][str(data['copies'])]) / 1e3:.1f}",
         _spread(_less(turns[SUBJECT], null)),
-        _spread(_less(turns[SUBJECT], own)),
+        _spread(_less(turns[SUBJECT], own_null)),
         _spread(_less(turns[EAGER], with_copy)),
         f"{forth_less_back(data) / 1e3:.1f}",
         f"{(reported[SUBJECT] - reported[EAGER]) / 1e3:.1f}" if {SUBJECT, EAGER} <= reported.keys() else "",
     )
 
 
-def _less(values: Sequence[float], others: Sequence[float]) -> list[float]:
-    return [one - other for one, other in zip(values, others, strict=True)]
+def _less(values: Sequence[float], subtrahends: Sequence[float]) -> list[float]:
+    return [value - subtrahend for value, subtrahend in zip(values, subtrahends, strict=True)]
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -78,12 +78,12 @@ def gpu(maybe_gpu: Gpu | None) -> Gpu:
 async def grading(request: pytest.FixtureRequest, device: str, maybe_gpu: Gpu | None, gpu_report: Report) -> AsyncIterator[Grading]:
     """A fleet on the first GPU, with the isolation that --gpu-isolation names."""
     isolation, lanes = request.config.getoption("gpu_isolation"), () if maybe_gpu is None else (0,)
-    asked = request.config.getoption("gpu_warm_boxes")
-    warm_count = asked if asked is not None else 0 if maybe_gpu is None else 1 + WARM_MORE
+    option = request.config.getoption("gpu_warm_boxes")
+    warm_count = option if option is not None else 0 if maybe_gpu is None else 1 + WARM_MORE
     with secret_in_environment(), nullcontext() if maybe_gpu is None else one_at_a_time(maybe_gpu.uuid):
-        async with grader(isolation=isolation, lanes=lanes, hidden=HIDDEN, device=device, warm_count=warm_count) as made:
-            gpu_report.describe(await made.environment())
-            yield made
+        async with grader(isolation=isolation, lanes=lanes, hidden=HIDDEN, device=device, warm_count=warm_count) as instance:
+            gpu_report.describe(await instance.environment())
+            yield instance
 
 
 @contextmanager
@@ -110,9 +110,9 @@ def measure_s(config: pytest.Config, own_s: float) -> float:
     return own_s if option is None else float(option)
 
 
-def count_of(config: pytest.Config, own: int) -> int:
+def count_of(config: pytest.Config, default: int) -> int:
     """How many: what --gpu-count says, else the test's own."""
-    return int(config.getoption("gpu_count") or own)
+    return int(config.getoption("gpu_count") or default)
 
 
 def show_flow_only(device: str) -> None:
@@ -137,7 +137,7 @@ async def graded_ahead(
     """
     free, last_end = asyncio.Semaphore(at_a_time), 0.0
 
-    async def one(parameters: Mapping[str, Any]) -> Graded:
+    async def grade_case(parameters: Mapping[str, Any]) -> Graded:
         nonlocal last_end
         async with free:
             begun = time.monotonic()
@@ -148,7 +148,7 @@ async def graded_ahead(
             begun, last_end = max(begun, last_end), end
             return replace(graded, seconds=end - begun)
 
-    tasks = {name: asyncio.create_task(one(parameters)) for name, parameters in cases.items()}
+    tasks = {name: asyncio.create_task(grade_case(parameters)) for name, parameters in cases.items()}
     try:
         yield tasks
     finally:
@@ -161,9 +161,9 @@ async def left_boxes(grading: Grading) -> int:
     """How many boxes a fleet without a job has besides those that wait for one. A box that starts meanwhile is waited for."""
     end = time.monotonic() + STARTED_S
     while True:
-        left = await asyncio.to_thread(boxes, grading.state_id) - grading.fleet.warm().waiting_count
-        if left == 0 or time.monotonic() > end:
-            return left
+        box_count = await asyncio.to_thread(boxes, grading.state_id) - grading.fleet.warm().waiting_count
+        if box_count == 0 or time.monotonic() > end:
+            return box_count
         await asyncio.sleep(0.5)
 
 

@@ -92,8 +92,8 @@ def as_problem(spec: wire.ProblemSpec) -> Problem:
     """A problem of that specification, with its digest."""
     plain = {**asdict(spec), "digest": ""}
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
-    known = {**{name: getattr(spec, name) for name in plain}, "digest": digest}
-    return Problem(problem_id=spec.problem_id, title=spec.problem_id, languages=("cuda", "torch_extension"), spec=wire.ProblemSpec(**known))
+    attrs = {**{name: getattr(spec, name) for name in plain}, "digest": digest}
+    return Problem(problem_id=spec.problem_id, title=spec.problem_id, languages=("cuda", "torch_extension"), spec=wire.ProblemSpec(**attrs))
 
 
 def _vector(log2: int, about_us: float) -> Size:

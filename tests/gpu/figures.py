@@ -94,7 +94,7 @@ class SameAgainstSame:
 
     def row(self, name: str, about_us: float) -> tuple[str, ...]:
         """A row under SAME_COLUMNS."""
-        known = self.count - self.unresolved
+        resolved = self.count - self.unresolved
         return (
             name,
             f"{about_us:.0f}",
@@ -105,26 +105,26 @@ class SameAgainstSame:
             f"{100 * self.half_width_most:.2f} %",
             str(self.winners),
             str(self.losers),
-            f"{100 * self.containing / known:.0f} %" if known else "",
+            f"{100 * self.containing / resolved:.0f} %" if resolved else "",
             str(self.unresolved),
         )
 
 
 def same_against_same(speedups: Sequence[wire.Speedup | None]) -> SameAgainstSame:
     """Sum up; None is a grading that gave no interval."""
-    found = [one for one in speedups if one is not None]
-    ratios = [one.ratio for one in found]
-    widths = [half_width(one) for one in found]
+    resolved = [speedup for speedup in speedups if speedup is not None]
+    ratios = [speedup.ratio for speedup in resolved]
+    widths = [half_width(speedup) for speedup in resolved]
     return SameAgainstSame(
         count=len(speedups),
-        unresolved=len(speedups) - len(found),
+        unresolved=len(speedups) - len(resolved),
         ratio=statistics.median(ratios) if ratios else 0.0,
         spread=statistics.stdev(ratios) if len(ratios) > 1 else 0.0,
         half_width_mean=statistics.fmean(widths) if widths else 0.0,
         half_width_most=max(widths, default=0.0),
-        winners=sum(one.ratio_low > WINNER for one in found),
-        losers=sum(one.ratio_high < LOSER for one in found),
-        containing=sum(one.ratio_low <= 1 <= one.ratio_high for one in found),
+        winners=sum(speedup.ratio_low > WINNER for speedup in resolved),
+        losers=sum(speedup.ratio_high < LOSER for speedup in resolved),
+        containing=sum(speedup.ratio_low <= 1 <= speedup.ratio_high for speedup in resolved),
     )
 
 
@@ -143,11 +143,11 @@ def gain_of(graded: Graded, honest: Graded, problem: Problem) -> str | None:
     if graded.report.verdict is not Verdict.ACCEPTED:
         return None
     for workload in problem.spec.workloads:
-        seen, right = graded.certified_ns(workload.workload_id), honest.certified_ns(workload.workload_id)
-        if seen is None or right is None:
+        attack_ns, right = graded.certified_ns(workload.workload_id), honest.certified_ns(workload.workload_id)
+        if attack_ns is None or right is None:
             return f"not known: no time of {workload.workload_id}"
-        if right - seen > max(GAIN_NS, GAIN_SHARE * right):
-            return f"{(right - seen) / 1e3:.1f} us"
+        if right - attack_ns > max(GAIN_NS, GAIN_SHARE * right):
+            return f"{(right - attack_ns) / 1e3:.1f} us"
     for baseline, ratio in speedups(graded).items():
         if ratio > SPEEDUP_FACTOR * speedups(honest).get(baseline, ratio):
             return f"{baseline}: {ratio:.2f} times"
@@ -156,4 +156,4 @@ def gain_of(graded: Graded, honest: Graded, problem: Problem) -> str | None:
 
 def speedups(graded: Graded) -> dict[str, float]:
     """By baseline."""
-    return {one.baseline: one.ratio for one in graded.report.speedups}
+    return {speedup.baseline: speedup.ratio for speedup in graded.report.speedups}

@@ -54,13 +54,13 @@ def main(arguments: Sequence[str]) -> int:
     sizes = {size["name"]: size for size in plan["sizes"]}
     chance = random.Random(plan["seed"])
     settling = {name: _times_us(_call(plan, size, None), plan["device"]) for name, size in sizes.items()}
-    found: dict[bool, dict[str, list[list[float]]]] = {pushed: {name: [] for name in sizes} for pushed in (True, False)}
-    order = [(name, pushed) for name in sizes for pushed in found]
+    times_us: dict[bool, dict[str, list[list[float]]]] = {pushed: {name: [] for name in sizes} for pushed in (True, False)}
+    order = [(name, pushed) for name in sizes for pushed in times_us]
     for _ in range(plan["repetitions"]):
         chance.shuffle(order)
         for name, pushed in order:
-            found[pushed][name].append(_times_us(_call(plan, sizes[name], chance if pushed else None), plan["device"]))
-    data = {"times_us": found[True], "as_allocated_us": found[False], "settling_us": settling}
+            times_us[pushed][name].append(_times_us(_call(plan, sizes[name], chance if pushed else None), plan["device"]))
+    data = {"times_us": times_us[True], "as_allocated_us": times_us[False], "settling_us": settling}
     Path(arguments[1]).write_text(json.dumps(data), "utf-8")
     return 0
 
@@ -83,7 +83,7 @@ def _call(plan: dict[str, Any], size: dict[str, Any], chance: random.Random | No
     output = empty(size["output"])
     launch = raw_call(artifact, inputs, [output], size["axes"])
 
-    def call(_kept: object = (inputs, output)) -> None:
+    def call(_alive: object = (inputs, output)) -> None:
         launch()  # by addresses only: the tensors live as long as this function
 
     return call

@@ -35,7 +35,7 @@ class Replay:
     """One grading: the share of its runs that was taken, and what was found; None where there is no figure."""
 
     run_share: float
-    found: wire.Speedup | None
+    speedup: wire.Speedup | None
 
 
 def cut(data: dict[str, Any], repeats: int = 10) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def cut(data: dict[str, Any], repeats: int = 10) -> dict[str, Any]:
     size = 2 * repeats
 
     def pieces(turn: list[int]) -> list[list[int]]:
-        found = [turn[start : start + size] for start in range(0, len(turn), size)]
-        return found[:-1] if len(found) > 1 and 2 * len(found[-1]) < size else found
+        parts = [turn[start : start + size] for start in range(0, len(turn), size)]
+        return parts[:-1] if len(parts) > 1 and 2 * len(parts[-1]) < size else parts
 
-    return {**data, "turns": {arm: [one for turn in turns for one in pieces(turn)] for arm, turns in data["turns"].items()}}
+    return {**data, "turns": {arm: [piece for turn in turns for piece in pieces(turn)] for arm, turns in data["turns"].items()}}
 
 
 def replay(data: dict[str, Any], rule: Rule) -> Replay:
@@ -54,13 +54,13 @@ def replay(data: dict[str, Any], rule: Rule) -> Replay:
     recorded = sum(map(len, data["turns"][SUBJECT]))
     whole = data if rule.precision is None else cut(data)
     limit = len(whole["turns"][SUBJECT])
-    counts = [limit] if rule.precision is None else [*(one for one in LOOKS if one < limit), min(limit, LOOKS[-1])]
+    counts = [limit] if rule.precision is None else [*(look for look in LOOKS if look < limit), min(limit, LOOKS[-1])]
     for count in counts:
-        taken = {**whole, "turns": {arm: turns[:count] for arm, turns in whole["turns"].items()}}
-        net = net_of(taken, rule.allowance)
+        shortened = {**whole, "turns": {arm: turns[:count] for arm, turns in whole["turns"].items()}}
+        net = net_of(shortened, rule.allowance)
         if rule.precision is not None and end_of(count, min(limit, LOOKS[-1]), net.look, rule.precision) is not None:
             break
     return Replay(
-        run_share=sum(map(len, taken["turns"][SUBJECT])) / recorded,
-        found=next((one for one in net.speedups if one.baseline == EAGER), None),
+        run_share=sum(map(len, shortened["turns"][SUBJECT])) / recorded,
+        speedup=next((speedup for speedup in net.speedups if speedup.baseline == EAGER), None),
     )

@@ -49,11 +49,11 @@ class Claim:
     @property
     def detail(self) -> str:
         """How many cases passed, and what became of the others."""
-        more = [f"failed: {', '.join(self.failed[:NAMES_LIMIT])}"] if self.failed else []
-        more += [f"{self.skipped.count(why)} skipped: {why}" for why in dict.fromkeys(self.skipped)]
-        left = self.planned - self.passed - len(self.failed) - len(self.skipped)
-        more += [f"{left} not begun"] if left else []
-        return "; ".join([f"{self.passed} of {self.planned}", *more])
+        parts = [f"failed: {', '.join(self.failed[:NAMES_LIMIT])}"] if self.failed else []
+        parts += [f"{self.skipped.count(why)} skipped: {why}" for why in dict.fromkeys(self.skipped)]
+        unbegun = self.planned - self.passed - len(self.failed) - len(self.skipped)
+        parts += [f"{unbegun} not begun"] if unbegun else []
+        return "; ".join([f"{self.passed} of {self.planned}", *parts])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,9 +70,9 @@ class Section:
 
     def table(self, *headings: str, title: str = "") -> Table:
         """The table with these headings and this title; a new one if there is none."""
-        for one in self.tables:
-            if (one.headings, one.title) == (headings, title):
-                return one
+        for entry in self.tables:
+            if (entry.headings, entry.title) == (headings, title):
+                return entry
         self.tables.append(Table(headings=headings, title=title))
         return self.tables[-1]
 
@@ -91,10 +91,10 @@ class Section:
             "name": self.name,
             "title": self.title,
             "seconds": round(self.seconds, 2),
-            "claims": [{"text": one.text, "holds": one.holds, "detail": one.detail} for one in self.claims.values()],
+            "claims": [{"text": claim.text, "holds": claim.holds, "detail": claim.detail} for claim in self.claims.values()],
             "tables": [
-                {"title": one.title, "headings": list(one.headings), "rows": [[str(cell) for cell in row] for row in one.rows]}
-                for one in self.tables
+                {"title": entry.title, "headings": list(entry.headings), "rows": [[str(cell) for cell in row] for row in entry.rows]}
+                for entry in self.tables
             ],
             "notes": self.notes,
             "raw": self.raw,
@@ -120,8 +120,8 @@ class Report:
         """Add what the judge reports of its device to the facts."""
         versions = ", ".join(f"{name} {version}" for name, version in environment.versions.items())
         ceilings = ", ".join(f"{name} {value:.4g}" for name, value in environment.ceilings.items())
-        found = {"isolation": environment.isolation, "judge's device": f"{environment.device} {environment.architecture}".strip()}
-        self.facts |= found | {name: text for name, text in (("judge's versions", versions), ("measured ceilings", ceilings)) if text}
+        details = {"isolation": environment.isolation, "judge's device": f"{environment.device} {environment.architecture}".strip()}
+        self.facts |= details | {name: text for name, text in (("judge's versions", versions), ("measured ceilings", ceilings)) if text}
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -196,31 +196,31 @@ class Report:
         self.directory.mkdir(parents=True, exist_ok=True)
         sections = list(self.sections.values())
         (self.directory / "gpu.md").write_text(markdown(self.facts, sections), "utf-8")
-        data = {"facts": self.facts, "sections": [one.data() for one in sections]}
+        data = {"facts": self.facts, "sections": [part.data() for part in sections]}
         (self.directory / "gpu.json").write_text(json.dumps(data, default=str, separators=(",", ":")) + "\n", "utf-8")
 
 
 def markdown(facts: dict[str, str], sections: Sequence[Section]) -> str:
     """The whole page."""
-    claims = [(one.name, claim.text, outcome(claim.holds), claim.detail) for one in sections for claim in one.claims.values()]
+    claims = [(part.name, claim.text, outcome(claim.holds), claim.detail) for part in sections for claim in part.claims.values()]
     lines = [f"# GPU measurements, {facts.get('date', '').split(' ')[0]}", "", *table_lines(("what", "which"), facts.items()), ""]
     lines += ["## Claims", "", *table_lines(("section", "claim", "outcome", "found"), claims), ""]
-    return "\n".join([*lines, *(line for one in sections for line in one.lines())]).rstrip() + "\n"
+    return "\n".join([*lines, *(line for part in sections for line in part.lines())]).rstrip() + "\n"
 
 
 def host_facts(config: pytest.Config) -> dict[str, str]:
     """Date, commit and command, then device, driver, compilers and packages, as far as they are known without a GPU of one's own."""
     gpus = discover()
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
-    said = command_output(["nvcc" if shutil.which("nvcc") else str(toolkit), "--version"])
-    found = facts(f"python -m pytest {shlex.join(config.invocation_params.args)}")
+    output = command_output(["nvcc" if shutil.which("nvcc") else str(toolkit), "--version"])
+    machine = facts(f"python -m pytest {shlex.join(config.invocation_params.args)}")
     number, count = config.getoption("gpu_slice")
     return {
-        **found,
-        "commit": config.getoption("gpu_commit") or found["commit"],
+        **machine,
+        "commit": config.getoption("gpu_commit") or machine["commit"],
         "device": ", ".join(f"{gpu.index}: {gpu.name} ({gpu.memory_bytes / 2**30:.0f} GiB)" for gpu in gpus) or "no GPU",
         "driver": gpus[0].driver if gpus else "",
-        "nvcc": next((line.rsplit(", ", 1)[-1] for line in said.splitlines() if "release" in line), "none"),
+        "nvcc": next((line.rsplit(", ", 1)[-1] for line in output.splitlines() if "release" in line), "none"),
         "torch": _version("torch"),
         "triton": _version("triton"),
         "cores": str(len(os.sched_getaffinity(0))),

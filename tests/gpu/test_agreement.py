@@ -40,11 +40,11 @@ async def artifacts(device: str, maybe_gpu: Gpu | None, tmp_path_factory: pytest
     """Every kernel, built for the ordinary process before anything is timed."""
     place, free = tmp_path_factory.mktemp("built"), asyncio.Semaphore(BUILDER_COUNT)
 
-    async def one(family: Family) -> Path:
+    async def build_family(family: Family) -> Path:
         async with free:
             return await asyncio.to_thread(build, family.source, family.language, place / family.name, device)
 
-    return dict(zip((one.name for one in FAMILIES), await asyncio.gather(*map(one, FAMILIES)), strict=True))
+    return dict(zip((family.name for family in FAMILIES), await asyncio.gather(*map(build_family, FAMILIES)), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -57,22 +57,24 @@ def compared(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Compare:
     """Gives one kernel's figures at one size: of a family first the plain do_bench of all sizes, then at once the grading."""
-    found: dict[str, dict[str, Figures]] = {}
+    by_family: dict[str, dict[str, Figures]] = {}
     repetitions = count_of(request.config, REPETITION_COUNT)
 
     async def figures(family: Family, size: str) -> Figures:
-        if family.name not in found:
+        if family.name not in by_family:
             # This waits for the check that follows every job, which takes whoever else is on the device for a leftover of that job.
             await grading.environment()
-            seed = 1 + len(found)
+            seed = 1 + len(by_family)
             plan = plan_of(family, artifacts[family.name], device=grading.device, repetitions=repetitions, seed=seed)
             place = tmp_path_factory.mktemp(family.name)
             plain = await asyncio.to_thread(run_program, "tests.gpu.plain_bench", plan, place, maybe_gpu)
             graded = await _grade(grading, family, measure_s(request.config, MEASURE_S))
-            found[family.name] = {one.name: comparison(family.name, one.name, plain, graded.report.measurements) for one in family.sizes}
-            _show(section, [one for sizes in found.values() for one in sizes.values()])
+            by_family[family.name] = {
+                workload.name: comparison(family.name, workload.name, plain, graded.report.measurements) for workload in family.sizes
+            }
+            _show(section, [kernel for sizes in by_family.values() for kernel in sizes.values()])
             assert graded.verdict == "ACCEPTED", graded.explanation
-        return found[family.name][size]
+        return by_family[family.name][size]
 
     return figures
 
@@ -119,10 +121,10 @@ def comparison(family: str, size: str, plain: Mapping[str, Any], measurements: S
         "reported_us": None,
         "certified_us": None,
     }
-    measured = next((one for one in measurements if one.workload_id == size), None)
+    measured = next((measurement for measurement in measurements if measurement.workload_id == size), None)
     if measured is None or measured.reported is None:
         return result
-    certified = [one / 1000 for one in measured.certified.durations_ns]
+    certified = [duration_ns / 1000 for duration_ns in measured.certified.durations_ns]
     return result | {
         "reported_us": statistics.median(measured.reported.durations_ns) / 1000,
         "certified_us": statistics.median(certified),
@@ -136,43 +138,43 @@ def comparison(family: str, size: str, plain: Mapping[str, Any], measurements: S
     }
 
 
-def reported_agrees(one: Figures) -> bool:
+def reported_agrees(row: Figures) -> bool:
     """Whether the reported time is as near to the plain one as it must be; a time that is missing is not."""
-    return one["reported_us"] is not None and abs(one["reported_us"] - one["plain_us"]) <= reported_limit_us(one["plain_us"])
+    return row["reported_us"] is not None and abs(row["reported_us"] - row["plain_us"]) <= reported_limit_us(row["plain_us"])
 
 
-def certified_agrees(one: Figures) -> bool:
+def certified_agrees(row: Figures) -> bool:
     """The same of the certified time and the reported one."""
-    return one["reported_us"] is not None and abs(one["certified_us"] - one["reported_us"]) <= certified_limit_us(one["reported_us"])
+    return row["reported_us"] is not None and abs(row["certified_us"] - row["reported_us"]) <= certified_limit_us(row["reported_us"])
 
 
-def _show(section: Section, found: Sequence[Figures]) -> None:
+def _show(section: Section, rows: Sequence[Figures]) -> None:
     """Fill the tables again, shortest kernel first."""
-    section.raw["kernels"] = found
-    ordered = sorted(found, key=lambda one: float(one["plain_us"]))
+    section.raw["kernels"] = rows
+    ordered = sorted(rows, key=lambda row: float(row["plain_us"]))
     section.table(*REPORTED_COLUMNS, title="Reported against plain do_bench.").rows[:] = map(_reported_row, ordered)
     section.table(*CERTIFIED_COLUMNS, title="Certified against reported.").rows[:] = map(_certified_row, ordered)
 
 
-def _reported_row(one: Figures) -> tuple[str, ...]:
-    spread = (max(one["plain_medians_us"]) - min(one["plain_medians_us"])) / one["plain_us"]
-    plain = (shown_us(one["plain_us"]), f"{100 * spread:.2f} %", shown_us(one["as_allocated_us"]))
-    start = (one["kernel"], *plain, shown_us(one["reported_us"]))
-    if one["reported_us"] is None:
+def _reported_row(row: Figures) -> tuple[str, ...]:
+    spread = (max(row["plain_medians_us"]) - min(row["plain_medians_us"])) / row["plain_us"]
+    plain = (shown_us(row["plain_us"]), f"{100 * spread:.2f} %", shown_us(row["as_allocated_us"]))
+    start = (row["kernel"], *plain, shown_us(row["reported_us"]))
+    if row["reported_us"] is None:
         return (*start, "", "")
-    return (*start, _difference(one["reported_us"], one["plain_us"]), f"{reported_limit_us(one['plain_us']):.2f} us")
+    return (*start, _difference(row["reported_us"], row["plain_us"]), f"{reported_limit_us(row['plain_us']):.2f} us")
 
 
-def _certified_row(one: Figures) -> tuple[str, ...]:
-    start = (one["kernel"], shown_us(one["reported_us"]), shown_us(one["certified_us"]))
-    if one["reported_us"] is None:
+def _certified_row(row: Figures) -> tuple[str, ...]:
+    start = (row["kernel"], shown_us(row["reported_us"]), shown_us(row["certified_us"]))
+    if row["reported_us"] is None:
         return (*start, "", "", "", "")
     return (
         *start,
-        f"{shown_us(one['certified_p20_us'])}..{shown_us(one['certified_p80_us'])}",
-        _difference(one["certified_us"], one["reported_us"]),
-        f"{certified_limit_us(one['reported_us']):.2f} us",
-        shown_us(one["physical_floor_us"]),
+        f"{shown_us(row['certified_p20_us'])}..{shown_us(row['certified_p80_us'])}",
+        _difference(row["certified_us"], row["reported_us"]),
+        f"{certified_limit_us(row['reported_us']):.2f} us",
+        shown_us(row["physical_floor_us"]),
     )
 
 

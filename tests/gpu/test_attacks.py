@@ -32,13 +32,13 @@ Originals = dict[tuple[str, str], Graded]
 async def originals(request: pytest.FixtureRequest, gpu: Gpu, grading: Grading) -> Originals:
     """Build everything that was asked for, then grade its honest kernels once; they have to be accepted."""
     chosen = [case["kernel"] for case in cases_of(request, test_an_attack_gains_nothing.__name__).values()]
-    plain = {(kernel.problem, one.path.stem): one.example() for kernel in chosen for one in [original_of(kernel)]}
+    plain = {(kernel.problem, original.path.stem): original.example() for kernel in chosen for original in [original_of(kernel)]}
     await grading.prebuild(example.build for example in (*(kernel.example() for kernel in chosen), *plain.values()))
-    found = {}
+    by_key = {}
     for key, example in plain.items():
-        found[key] = graded = await example.grade(grading, conditions=CONDITIONS)
+        by_key[key] = graded = await example.grade(grading, conditions=CONDITIONS)
         assert graded.report.verdict is Verdict.ACCEPTED, f"the honest {key}: {graded.explanation}"
-    return found
+    return by_key
 
 
 @pytest.mark.parametrize("kernel", [pytest.param(kernel, id=kernel.name) for kernel in ATTACKS])
@@ -48,7 +48,7 @@ async def test_an_attack_gains_nothing(grading: Grading, originals: Originals, s
     graded = await example.grade(grading, conditions=CONDITIONS)
     gain = gain_of(graded, honest, example.problem)
     section.table(*COLUMNS).add(*_row(kernel, graded, honest, gain))
-    allowed = tuple("ACCEPTED" if one == NO_GAIN else one for one in kernel.expect)
+    allowed = tuple("ACCEPTED" if verdict == NO_GAIN else verdict for verdict in kernel.expect)
     assert graded.is_one_of(allowed), graded.explanation
     assert kernel.proof is None or re.search(kernel.proof, graded.report.output, re.MULTILINE), (
         f"no attack took place: {graded.explanation}"
@@ -57,7 +57,7 @@ async def test_an_attack_gains_nothing(grading: Grading, originals: Originals, s
 
 
 def _row(kernel: Kernel, graded: Graded, honest: Graded, gain: str | None) -> tuple[str, ...]:
-    (workload, *_) = [one.workload_id for one in load_problem(kernel.problem).spec.workloads]
+    (workload, *_) = [entry.workload_id for entry in load_problem(kernel.problem).spec.workloads]
     times = (graded.reported_ns(workload), graded.certified_ns(workload), honest.certified_ns(workload))
     variant = " ".join(f"{key}={value}" for key, value in kernel.parameters.items())
     return (
@@ -67,6 +67,6 @@ def _row(kernel: Kernel, graded: Graded, honest: Graded, gain: str | None) -> tu
         graded.report.verdict.value,
         graded.report.reason or ", ".join(graded.report.flags),
         *("" if time is None else f"{time / 1e3:.1f}" for time in times),
-        *(f"{ratio:.2f}" if (ratio := speedups(one).get("eager")) is not None else "" for one in (graded, honest)),
+        *(f"{ratio:.2f}" if (ratio := speedups(result).get("eager")) is not None else "" for result in (graded, honest)),
         gain or "none",
     )

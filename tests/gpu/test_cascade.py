@@ -41,15 +41,15 @@ def corpus() -> list[Example]:
         Example(
             name=kernel.path.name,
             problem=(problem := kernel.read_problem()),
-            source=(new := kernel.submission(problem.problem_id)).sources[0].content,
-            language=new.language,
+            source=(submission := kernel.submission(problem.problem_id)).sources[0].content,
+            language=submission.language,
             expected=(verdict,),
         )
         for directory, verdict in (("kernels", "ACCEPTED"), ("controls", "WRONG_ANSWER"))
         for kernel in all_in(directory)
     ]
-    own = [kernel.example() for kind in ("faults", "honest") for kernel in files.all_in(kind) if kernel.path.stem not in SLOW]
-    return [item for item in (*all_examples(), *honest, *own) if item.name.rpartition("/")[2].partition(".")[0] not in SLOW]
+    own_kernels = [kernel.example() for kind in ("faults", "honest") for kernel in files.all_in(kind) if kernel.path.stem not in SLOW]
+    return [item for item in (*all_examples(), *honest, *own_kernels) if item.name.rpartition("/")[2].partition(".")[0] not in SLOW]
 
 
 def candidates(count: int) -> list[Example]:

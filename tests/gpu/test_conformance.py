@@ -68,10 +68,10 @@ def suite(gpu: Gpu, tmp_path_factory: pytest.TempPathFactory, section: Section) 
     folder, capability = tmp_path_factory.mktemp("conformance"), capability_of(gpu.uuid)
     complaints = built(folder, "sm_{}{}".format(*capability))
     with one_at_a_time(gpu.uuid):
-        made = Suite(folder=folder, uuid=gpu.uuid, capability=capability, toolkit=toolkit(), complaints=complaints)
-        yield made
-    others = ", ".join(name for name, same in made.same.items() if not same) or "-"
-    row = (len(made.same), sum(made.same.values()), others, gpu.name, "{}.{}".format(*made.toolkit))
+        instance = Suite(folder=folder, uuid=gpu.uuid, capability=capability, toolkit=toolkit(), complaints=complaints)
+        yield instance
+    differing = ", ".join(name for name, same in instance.same.items() if not same) or "-"
+    row = (len(instance.same), sum(instance.same.values()), differing, gpu.name, "{}.{}".format(*instance.toolkit))
     section.table("programs", "the same on the GPU", "others", "GPU", "CUDA").add(*row)
 
 
@@ -81,13 +81,13 @@ def test_the_gpu_prints_what_the_emulated_device_prints(source: Path, suite: Sui
     name = source.stem
     suite.same[name] = False
     assert name not in suite.complaints, suite.complaints[name]
-    done = suite.run(name)
-    said = (done.returncode, done.stderr, done.stdout)
-    suite.same[name] = said == (0, "", source.with_suffix(".expected").read_text())
+    result = suite.run(name)
+    printed = (result.returncode, result.stderr, result.stdout)
+    suite.same[name] = printed == (0, "", source.with_suffix(".expected").read_text())
     excuse = suite.excuse(name)
     if excuse is not None and not suite.same[name]:
         pytest.skip(f"other lines here: {excuse}")
-    assert suite.same[name], f"exit code {done.returncode}\n{done.stderr}\n{differences(source, done.stdout)}"
+    assert suite.same[name], f"exit code {result.returncode}\n{result.stderr}\n{differences(source, result.stdout)}"
 
 
 def differences(source: Path, printed: str) -> str:
@@ -117,10 +117,10 @@ def built(folder: Path, architecture: str) -> dict[str, str]:
 
 def toolkit() -> tuple[int, int]:
     """Which CUDA nvcc is of."""
-    said = subprocess.run([nvcc(), "--version"], capture_output=True, text=True, check=True, timeout=RUN_S).stdout
-    found = re.search(r"release (\d+)\.(\d+)", said)
-    assert found is not None, said
-    return int(found[1]), int(found[2])
+    output = subprocess.run([nvcc(), "--version"], capture_output=True, text=True, check=True, timeout=RUN_S).stdout
+    match = re.search(r"release (\d+)\.(\d+)", output)
+    assert match is not None, output
+    return int(match[1]), int(match[2])
 
 
 def nvcc() -> str:
@@ -133,7 +133,7 @@ def _complaint(source: Path, folder: Path, architecture: str) -> str | None:
     nested = ["-rdc=true", "-lcudadevrt"] if "-rdc=true" in source.read_text() else []
     command = [nvcc(), f"-arch={architecture}", "-std=c++20", "-O2", "-w", *lambdas, *nested, str(source), "-o", str(folder / source.stem)]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=COMPILE_S)
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=COMPILE_S)
     except subprocess.TimeoutExpired:
         return f"nvcc did not end in {COMPILE_S} s"
-    return None if done.returncode == 0 else done.stdout + done.stderr
+    return None if result.returncode == 0 else result.stdout + result.stderr

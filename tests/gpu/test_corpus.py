@@ -21,7 +21,7 @@ def test_a_kernel_is_whole_and_fits_the_gate(kernel: Kernel) -> None:
     text = kernel.source(load_problem(kernel.problem).spec.trial_count)
     assert '#include "' not in text
     assert set(re.findall(r"\b(?:GATE|OPERATION)_[A-Z_]+\b", text)) <= LAYOUT
-    assert {one.split()[0] for one in kernel.expect} <= {one.value for one in Verdict}
+    assert {expected.split()[0] for expected in kernel.expect} <= {verdict.value for verdict in Verdict}
 
 
 @pytest.mark.parametrize("kernel", all_in("attacks"), ids=lambda kernel: kernel.name)
@@ -30,7 +30,7 @@ def test_an_attack_may_not_be_accepted_with_a_gain(kernel: Kernel) -> None:
     assert kernel.ids
     assert kernel.original is not None
     assert kernel.original.exists()
-    assert all(one == NO_GAIN or not one.startswith("ACCEPTED") for one in kernel.expect)
+    assert all(expected == NO_GAIN or not expected.startswith("ACCEPTED") for expected in kernel.expect)
 
 
 @pytest.mark.parametrize("kernel", all_in("honest"), ids=lambda kernel: kernel.name)

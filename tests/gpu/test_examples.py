@@ -29,7 +29,7 @@ TIME_COLUMNS = ("kernel", "workload", "certified, us", "of eager", "of torch.com
 
 def all_examples() -> list[Example]:
     """In the order of their names."""
-    found = []
+    examples = []
     for root in sorted(path.parent for path in (ROOT / "kernels_examples").glob("*/problem.toml")):
         problem = load_problem(root.name)
         for path in kernel_paths(root):
@@ -38,8 +38,8 @@ def all_examples() -> list[Example]:
             source = path.read_text("utf-8")
             language = detect((SourceFile(path=path.name, content=source),)) or "cuda"
             name, expected = f"{root.name}/{path.name}", (words_of(path)["expect"],)
-            found.append(Example(name=name, problem=problem, source=source, language=language, expected=expected))
-    return found
+            examples.append(Example(name=name, problem=problem, source=source, language=language, expected=expected))
+    return examples
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -22,17 +22,17 @@ def outcomes(gpu: Gpu, tmp_path_factory: pytest.TempPathFactory) -> dict[str, di
     place = tmp_path_factory.mktemp("gpu")
     extensions = [corpus.load(name) for name in LIGHT]
     with ThreadPoolExecutor(processors()) as pool:
-        light = list(pool.map(lambda one: build(one, place / "light" / one.name, device_kind="cuda"), extensions))
-        full = list(pool.map(lambda one: build(one, place / "full" / one.name, device_kind="cuda", program=FULL_BUILDER), extensions))
+        light = list(pool.map(lambda ext: build(ext, place / "light" / ext.name, device_kind="cuda"), extensions))
+        full = list(pool.map(lambda ext: build(ext, place / "full" / ext.name, device_kind="cuda", program=FULL_BUILDER), extensions))
     ways = {"light": dict(zip(LIGHT, light, strict=True)), "full": dict(zip(LIGHT, full, strict=True))}
-    found = {}
+    outcomes_of = {}
     for way, built in ways.items():
-        artifacts = [(name, one.artifact, "kernel") for name, one in built.items() if one.artifact is not None]
-        found[way] = called(artifacts, place / way / "calls", "cuda")
-        for name, one in built.items():
-            if one.artifact is None or (one.note is not None and one.note.headers != way):
-                found[way][name] = {"not built": one.log[-2000:], "note": repr(one.note)}
-    return found
+        artifacts = [(name, entry.artifact, "kernel") for name, entry in built.items() if entry.artifact is not None]
+        outcomes_of[way] = called(artifacts, place / way / "calls", "cuda")
+        for name, built_extension in built.items():
+            if built_extension.artifact is None or (built_extension.note is not None and built_extension.note.headers != way):
+                outcomes_of[way][name] = {"not built": built_extension.log[-2000:], "note": repr(built_extension.note)}
+    return outcomes_of
 
 
 @pytest.mark.parametrize("name", LIGHT)

@@ -30,7 +30,7 @@ async def grade(grading: Grading, kernel: Kernel) -> Graded:
     """Whether it is right; nothing is timed. Less memory than usual, so that a flood soon meets its limit, and time enough for a virtual
     machine that gets its memory slowly: only what may end at the trial's time is held to the problem's own."""
     example = kernel.example()
-    if not any(one.startswith(Verdict.TIME_LIMIT_EXCEEDED.value) for one in kernel.expect):
+    if not any(expected.startswith(Verdict.TIME_LIMIT_EXCEEDED.value) for expected in kernel.expect):
         example = replace(example, problem=replace(example.problem, spec=replace(example.problem.spec, trial_s=PATIENT_S)))
     conditions = Conditions(run_limits=replace(grading.fleet.profile.run_cuda, memory_bytes=LIMIT_BYTES))
     return await example.grade(grading, mode=wire.Mode.TEST, conditions=conditions)

@@ -30,8 +30,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 async def grade(grading: Grading, kernel: Kernel) -> Graded:
     """Grade in the mode that the kernel's file names."""
     problem = kernel.read_problem()
-    new = kernel.submission(problem.problem_id)
-    return await grading.grade(problem, new.sources, language=new.language, mode=new.mode, conditions=Conditions(measure_s=MEASURE_S))
+    submission = kernel.submission(problem.problem_id)
+    return await grading.grade(
+        problem, submission.sources, language=submission.language, mode=submission.mode, conditions=Conditions(measure_s=MEASURE_S)
+    )
 
 
 @pytest.mark.parametrize("kernel", all_in("controls"), ids=lambda kernel: kernel.name)

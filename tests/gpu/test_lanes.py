@@ -89,7 +89,7 @@ class Host:
     @contextmanager
     def only(self, count: int) -> Iterator[None]:
         """Use so many of the lanes."""
-        names = [one.name for one in self.grading.fleet.lanes()] if self.gpus else []
+        names = [lane.name for lane in self.grading.fleet.lanes()] if self.gpus else []
         self.grading.fleet.cordon({name for name in names if name not in self.devices[:count]})
         try:
             yield
@@ -114,7 +114,7 @@ async def host(request: pytest.FixtureRequest, gpu_report: Report, device: str) 
         isolation=isolation, lanes=lanes, emulated_count=2, device=device, warm_count=warm, look_again_s=LOOK_AGAIN_S
     ) as grading:
         gpu_report.describe(await grading.environment())
-        made = Host(
+        instance = Host(
             grading=grading,
             devices=tuple(f"cuda:{gpu.index}" for gpu in gpus) or (device, device),
             gpus=gpus,
@@ -122,9 +122,9 @@ async def host(request: pytest.FixtureRequest, gpu_report: Report, device: str) 
             conditions=Conditions(measure_s=measure_s(request.config, MEASURE_S)),
         )
         await grading.prebuild(example.build for example in mix)
-        of_problems = {one.problem.problem_id: one for one in mix if one.expected == ("ACCEPTED",)}.values()
-        await asyncio.gather(*(made.grade(one, lane) for one in of_problems for lane in dict.fromkeys(made.devices)))
-        yield made
+        of_problems = {job.problem.problem_id: job for job in mix if job.expected == ("ACCEPTED",)}.values()
+        await asyncio.gather(*(instance.grade(job, lane) for job in of_problems for lane in dict.fromkeys(instance.devices)))
+        yield instance
 
 
 @pytest.fixture(scope="module")
@@ -143,19 +143,19 @@ async def test_lanes_grade_side_by_side(
     jobs = [host.mix[at % len(host.mix)] for at in range(count_of(request.config, JOB_COUNT) * lanes)]
     free, begun, ends = asyncio.Semaphore(lanes * (1 + AHEAD)), time.monotonic(), list[float]()
 
-    async def one(example: Example) -> Graded:
+    async def grade(example: Example) -> Graded:
         async with free:
             graded = await host.grade(example)
         ends.append(time.monotonic())
         return graded
 
     with host.only(lanes):
-        graded = await asyncio.gather(*map(one, jobs))
+        graded = await asyncio.gather(*map(grade, jobs))
     wall_s = time.monotonic() - begun
     rates[lanes] = saturated_rate(ends, lanes)
-    right = sum(each.is_one_of(job.expected) for each, job in zip(graded, jobs, strict=True))
-    more = f"{rates[lanes] / rates[1]:.2f}" if 1 in rates else "-"
-    spans = [lane_spans(each.report.timeline, wire.Step.DEVICE) for each in graded]
+    right = sum(result.is_one_of(job.expected) for result, job in zip(graded, jobs, strict=True))
+    speedup = f"{rates[lanes] / rates[1]:.2f}" if 1 in rates else "-"
+    spans = [lane_spans(result.report.timeline, wire.Step.DEVICE) for result in graded]
     share = _seconds(spans, WORK) / (wall_s * lanes)
     section.table(
         *("lanes", "jobs", "wall time, s", "jobs a minute in all", "at saturation", "of one lane's"),
@@ -166,14 +166,14 @@ async def test_lanes_grade_side_by_side(
         f"{wall_s:.1f}",
         f"{60 * len(jobs) / wall_s:.1f}",
         f"{rates[lanes]:.1f}",
-        more,
+        speedup,
         f"{100 * share:.0f} %",
         f"{right} of {len(jobs)}",
     )
     steps = [step for step in wire.Step if _seconds(spans, (step,)) > 0]
     for step in steps:
-        each = _seconds(spans, (step,)) / len(jobs)
-        section.table("lanes", "step", "s a job", title="What a lane's time goes into").add(lanes, step.value, f"{each:.2f}")
+        mean_s = _seconds(spans, (step,)) / len(jobs)
+        section.table("lanes", "step", "s a job", title="What a lane's time goes into").add(lanes, step.value, f"{mean_s:.2f}")
     assert right == len(jobs)
     show_flow_only(device)
     assert lanes == 1 or rates[lanes] >= SCALE_SHARE * lanes * rates[1]
@@ -181,7 +181,7 @@ async def test_lanes_grade_side_by_side(
 
 async def test_attacks_on_all_lanes_at_once(host: Host, section: Section, device: str) -> None:
     """A slice of the attacks, each on every GPU at the same time: none is accepted anywhere, and a right kernel is afterwards."""
-    kernels = [one for one in attacks_on_a_gpu() if not one.no_gain][::ATTACK_SLICE]
+    kernels = [candidate for candidate in attacks_on_a_gpu() if not candidate.no_gain][::ATTACK_SLICE]
     wrong: list[str] = []
 
     async def attack(kernel: Kernel, lane: str) -> str:
@@ -191,13 +191,13 @@ async def test_attacks_on_all_lanes_at_once(host: Host, section: Section, device
         wrong.extend(f"{kernel.name} on {lane}: {text}" for text in complaints(kernel, graded))
         return graded.verdict
 
-    await host.grading.prebuild((problem_of(one), one.sources(), one.language) for one in kernels)
+    await host.grading.prebuild((problem_of(entry), entry.sources(), entry.language) for entry in kernels)
     for kernel in kernels:
         verdicts = await asyncio.gather(*(attack(kernel, lane) for lane in host.devices))
-        found = ", ".join(f"{verdicts.count(one)} {one}" for one in dict.fromkeys(verdicts))
-        section.table("attack", "verdicts", title="Attacks on all lanes at once").add(kernel.name, found)
+        counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+        section.table("attack", "verdicts", title="Attacks on all lanes at once").add(kernel.name, counts)
     after = await asyncio.gather(*(host.grade(host.mix[0], lane, wire.Mode.TEST) for lane in host.devices))
-    assert [one.verdict for one in after] == ["ACCEPTED"] * len(host.devices)
+    assert [result.verdict for result in after] == ["ACCEPTED"] * len(host.devices)
     assert wrong == []
 
 
@@ -206,12 +206,12 @@ async def test_a_box_reaches_no_other_gpu(host: Host, section: Section, device: 
     source = f"{REACHES}\nprint(f'reached: {{reached()}}')\n\ndef solve(a, b):\n    return a + b\n"
     example = replace(host.mix[0], source=source, language="python")
     graded = await asyncio.gather(*(host.grade(example, lane, wire.Mode.TEST) for lane in host.devices))
-    assert [one.verdict for one in graded] == ["ACCEPTED"] * len(graded), graded[0].explanation
-    section.notes.append(f"What a box reaches of other GPUs: {'; '.join(one.output.strip() for one in graded)}")
-    assert all("reached: []" in one.output for one in graded)
+    assert [result.verdict for result in graded] == ["ACCEPTED"] * len(graded), graded[0].explanation
+    section.notes.append(f"What a box reaches of other GPUs: {'; '.join(result.output.strip() for result in graded)}")
+    assert all("reached: []" in result.output for result in graded)
     show_flow_only(device)
-    own = await asyncio.create_subprocess_exec(sys.executable, "-c", f"{REACHES}\nprint(reached())", stdout=asyncio.subprocess.PIPE)
-    printed, _ = await own.communicate()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", f"{REACHES}\nprint(reached())", stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate()
     assert printed.decode().count("/dev/nvidia") >= len(host.devices)
 
 
@@ -232,12 +232,12 @@ async def test_a_quarantined_lane_is_left_out_and_comes_back(host: Host, section
             stranger.kill()
     back_s = await _until(host, name, LaneState.FREE)
     again = await host.grade(host.mix[0], name, wire.Mode.TEST)
-    used = {one.report.environment.device_uuid for one in graded if one.report.environment}
+    used = {result.report.environment.device_uuid for result in graded if result.report.environment}
     section.notes.append(
         f"With a stranger on {name}: quarantined {took_s:.0f} s after a job, {AWAY_COUNT} submissions on {len(used)} other GPUs; back "
         f"{back_s:.0f} s after the stranger had gone."
     )
-    assert {one.verdict for one in (last, *graded, again)} == {"ACCEPTED"}
+    assert {result.verdict for result in (last, *graded, again)} == {"ACCEPTED"}
     assert first.uuid not in used
 
 
@@ -245,7 +245,7 @@ async def _until(host: Host, name: str, state: LaneState) -> float:
     """How many seconds it takes until a lane is in this state."""
     begun = time.monotonic()
     async with asyncio.timeout(BACK_S):
-        while next(one.state for one in host.grading.fleet.lanes() if one.name == name) is not state:
+        while next(lane.state for lane in host.grading.fleet.lanes() if lane.name == name) is not state:
             await asyncio.sleep(0.2)
     return time.monotonic() - begun
 
@@ -257,4 +257,4 @@ def lane_spans(spans: Sequence[wire.Span], device_step: wire.Step) -> Sequence[w
 
 
 def _seconds(spans: Sequence[Sequence[wire.Span]], steps: Sequence[wire.Step]) -> float:
-    return sum(one.duration_ns for each in spans for one in each if one.step in steps) / 1e9
+    return sum(span.duration_ns for job_spans in spans for span in job_spans if span.step in steps) / 1e9

@@ -49,11 +49,11 @@ def test_the_naive_harness_accepts_stale_memory_if_pytorch_is_called_first(
         pytest.skip("cpp_extension builds this kernel with nvcc only")
     n = N if maybe_gpu else TINY_N
     plan = {"order": order, "artifact": f"load:{KERNEL}" if loads else str(artifact), "n": n, "device": "cuda" if maybe_gpu else "cpu"}
-    found = run_program("tests.gpu.naive_harness", plan, tmp_path, maybe_gpu)
-    times = (shown_us(found["kernel_us"]), shown_us(found["reference_us"]), f"{found['speedup']:.1f}")
-    section.table(*COLUMNS).add(order, way, found["correct"], f"{found['right_rows']} of {n}", *times)
+    result = run_program("tests.gpu.naive_harness", plan, tmp_path, maybe_gpu)
+    times = (shown_us(result["kernel_us"]), shown_us(result["reference_us"]), f"{result['speedup']:.1f}")
+    section.table(*COLUMNS).add(order, way, result["correct"], f"{result['right_rows']} of {n}", *times)
     show_flow_only(device)
-    assert found["correct"] is accepted
+    assert result["correct"] is accepted
 
 
 def evaluated(kernel: Kernel, order: str, n: int, place: Path, gpu: Gpu) -> dict[str, Any]:
@@ -65,12 +65,12 @@ def evaluated(kernel: Kernel, order: str, n: int, place: Path, gpu: Gpu) -> dict
 
 def test_events_on_the_current_stream_see_nothing_of_another(gpu: Gpu, tmp_path: Path) -> None:
     """The right product, for which a plain kernel takes longer than PyTorch, seems to be there at once."""
-    kernel = next(one for one in read(HERE / "attacks" / "leaves_stream_switched.cu") if one.problem == "matmul")
+    kernel = next(candidate for candidate in read(HERE / "attacks" / "leaves_stream_switched.cu") if candidate.problem == "matmul")
     times = {}
-    for one in (kernel, original_of(kernel)):
-        found = evaluated(one, "kernel", N, tmp_path, gpu)
-        assert found["correct"]
-        times[one.path.stem] = found["kernel_us"]
+    for variant in (kernel, original_of(kernel)):
+        result = evaluated(variant, "kernel", N, tmp_path, gpu)
+        assert result["correct"]
+        times[variant.path.stem] = result["kernel_us"]
     assert 10 * times["leaves_stream_switched"] < times["torch"]
 
 
@@ -78,6 +78,6 @@ def test_a_dependent_launch_starts_before_a_kernel_that_lets_it(gpu: Gpu, tmp_pa
     """Behind a kernel that lets its successors start, it reads what is not there yet; the honest kernel in its place waits for it."""
     kernel = read(HERE / "attacks" / "dependent_launch.cu")[0]
     right = {}
-    for one in (replace(kernel, parameters={"DELAY_CYCLES": "1000000"}), original_of(kernel)):
-        right[one.path.stem] = evaluated(one, "chained", TINY_N, tmp_path, gpu)["right_elements"]
+    for variant in (replace(kernel, parameters={"DELAY_CYCLES": "1000000"}), original_of(kernel)):
+        right[variant.path.stem] = evaluated(variant, "chained", TINY_N, tmp_path, gpu)["right_elements"]
     assert right == {"dependent_launch": 0, "raw": TINY_N}

@@ -33,17 +33,18 @@ async def test_a_profile_has_launches_files_and_resources(
     source = (ROOT / "kernels_examples" / problem / name).read_text("utf-8")
     graded = await grading.grade(load_problem(problem), source, language=language, mode=wire.Mode.PROFILE)
     assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
-    found = graded.report.profile
-    assert found is not None and found.launches, graded.explanation
+    profile = graded.report.profile
+    assert profile is not None and profile.launches, graded.explanation
     files = {fact.name: grading.fleet.files.read(fact.digest) for fact in graded.facts if isinstance(fact, wire.ArtifactFile)}
-    outcomes = {one.name: one.outcome for one in found.tools}
-    section.notes.extend(f"{name}: {one.name} {one.outcome}: {one.detail}" for one in found.tools if one.detail)
-    for one in found.launches:
-        time_us = "-" if one.duration_ns is None else f"{one.duration_ns / 1000 / one.count:.1f}"
+    outcomes = {tool.name: tool.outcome for tool in profile.tools}
+    section.notes.extend(f"{name}: {tool.name} {tool.outcome}: {tool.detail}" for tool in profile.tools if tool.detail)
+    for launch in profile.launches:
+        time_us = "-" if launch.duration_ns is None else f"{launch.duration_ns / 1000 / launch.count:.1f}"
         tools = ", ".join(f"{tool}: {outcome}" for tool, outcome in outcomes.items())
-        section.table(*COLUMNS).add(name, one.kernel, str(one.count), str(one.grid), str(one.block), str(one.shared_bytes), time_us, tools)
+        shape = (str(launch.count), str(launch.grid), str(launch.block), str(launch.shared_bytes))
+        section.table(*COLUMNS).add(name, launch.kernel, *shape, time_us, tools)
     assert ToolOutcome.FAILED not in outcomes.values()
-    assert outcomes["torch profiler"] is ToolOutcome.RAN and any(one.endswith(".ptx") for one in files)
+    assert outcomes["torch profiler"] is ToolOutcome.RAN and any(file.endswith(".ptx") for file in files)
     trace = json.loads(files["torch_trace.json"] or b"{}")
     on_gpu = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
-    assert bool(on_gpu) is all(one.duration_ns is not None for one in found.launches) is (grading.device != "emulated")
+    assert bool(on_gpu) is all(timed.duration_ns is not None for timed in profile.launches) is (grading.device != "emulated")

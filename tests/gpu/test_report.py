@@ -56,15 +56,15 @@ async def test_a_kernels_rates_are_next_to_the_ceiling_of_its_unit(
     assert submission.report.verdict == report_pb2.VERDICT_ACCEPTED, graded.explanation
     show_flow_only(device)
     ceilings = submission.report.environment.ceilings
-    found = {one.workload_id: figures.throughput(one, ceilings) for one in submission.report.measurements if not one.hidden}
-    for workload_id, rates in found.items():
+    by_id = {entry.workload_id: figures.throughput(entry, ceilings) for entry in submission.report.measurements if not entry.hidden}
+    for workload_id, rates in by_id.items():
         assert rates is not None and rates.bandwidth is not None and rates.shares
-        shares = ", ".join(f"{100 * one.share:.1f} % of {one.unit}" for one in (rates.bandwidth, *rates.shares))
+        shares = ", ".join(f"{100 * rate.share:.1f} % of {rate.unit}" for rate in (rates.bandwidth, *rates.shares))
         section.table(*COLUMNS).add(
             f"{problem_id}/{file}", workload_id, f"{rates.bytes_per_s:.3g}", f"{rates.flops_per_s:.3g}", f"{rates.intensity:.3g}",
             shares, rates.limit,
         )  # fmt: skip
-        assert all(one.share < 1.1 for one in rates.shares)  # the kernel does not use the tensor cores
+        assert all(rate.share < 1.1 for rate in rates.shares)  # the kernel does not use the tensor cores
     assert "FP32 units" in text
 
 

@@ -31,8 +31,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="module")
-def found() -> Speedups:
-    """What all gradings found."""
+def by_size() -> Speedups:
+    """The speedups of all gradings, by the size of the problem."""
     return {size.name: [] for size in SAME.sizes}
 
 
@@ -50,31 +50,32 @@ async def ahead(request: pytest.FixtureRequest, grading: Grading) -> AsyncIterat
 
 
 async def test_a_kernel_neither_wins_nor_loses_against_itself(
-    ahead: GradedAhead, request: pytest.FixtureRequest, section: Section, found: Speedups, device: str, number: int
+    ahead: GradedAhead, request: pytest.FixtureRequest, section: Section, by_size: Speedups, device: str, number: int
 ) -> None:
     """No interval lies beyond 1 %, and none is missing."""
     graded = await ahead[request.node.nodeid]
-    measured = {one.workload_id: one for one in graded.report.measurements}
+    measured = {measurement.workload_id: measurement for measurement in graded.report.measurements}
     for size in SAME.sizes:
         speedups = measured[size.name].speedups if size.name in measured else ()
-        found[size.name].append(next((one for one in speedups if one.baseline == BASELINE), None))
+        by_size[size.name].append(next((speedup for speedup in speedups if speedup.baseline == BASELINE), None))
     table = section.table(*SAME_COLUMNS)
-    table.rows[:] = [same_against_same(found[size.name]).row(size.name, size.about_us) for size in SAME.sizes]
+    table.rows[:] = [same_against_same(by_size[size.name]).row(size.name, size.about_us) for size in SAME.sizes]
     section.raw["intervals"] = {
-        name: [None if one is None else [one.ratio, one.ratio_low, one.ratio_high] for one in known] for name, known in found.items()
+        name: [None if speedup is None else [speedup.ratio, speedup.ratio_low, speedup.ratio_high] for speedup in entries]
+        for name, entries in by_size.items()
     }
     assert graded.verdict == "ACCEPTED", graded.explanation
     show_flow_only(device)
-    for name, known in found.items():
-        assert known[-1] is not None, f"no interval at {name}: {graded.report.flags}"
-        assert known[-1].ratio_low <= WINNER, name
-        assert known[-1].ratio_high >= LOSER, name
+    for name, pairs in by_size.items():
+        assert pairs[-1] is not None, f"no interval at {name}: {graded.report.flags}"
+        assert pairs[-1].ratio_low <= WINNER, name
+        assert pairs[-1].ratio_high >= LOSER, name
 
 
-async def test_intervals_are_narrow_from_100_us(found: Speedups, device: str) -> None:
+async def test_intervals_are_narrow_from_100_us(by_size: Speedups, device: str) -> None:
     """Half of the interval is at most 1 %, in the mean of the gradings."""
-    if not any(found.values()):
+    if not any(by_size.values()):
         pytest.skip("nothing was graded")
     show_flow_only(device)
-    widths = {size.name: same_against_same(found[size.name]).half_width_mean for size in SAME.sizes if size.about_us >= NARROW_FROM_US}
+    widths = {size.name: same_against_same(by_size[size.name]).half_width_mean for size in SAME.sizes if size.about_us >= NARROW_FROM_US}
     assert all(0 < width <= HALF_WIDTH for width in widths.values()), widths

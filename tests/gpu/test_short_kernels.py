@@ -107,8 +107,8 @@ def row(graded: Graded) -> tuple[str, ...]:
     """A row under COLUMNS, without its first cell."""
     measurement = graded.report.measurements[0]
     samples = (measurement.certified, measurement.reported, measurement.baselines.get("eager"), measurement.reported_baselines.get("eager"))
-    times = (f"{statistics.median(one.durations_ns) / 1e3:.2f}" if one is not None else "" for one in samples)
-    speedup = next((one for one in measurement.speedups if one.baseline == "eager"), None)
+    times = (f"{statistics.median(sample.durations_ns) / 1e3:.2f}" if sample is not None else "" for sample in samples)
+    speedup = next((entry for entry in measurement.speedups if entry.baseline == "eager"), None)
     return (
         f"{graded.seconds:.2f}",
         *times,

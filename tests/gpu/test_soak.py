@@ -43,7 +43,9 @@ def may_be_timed(example: Example) -> bool:
 
 def mixed(*, emulated: bool) -> list[Example]:
     """Every CUDA kernel of the examples, and where there is a GPU the faults and the honest ones of the tests too."""
-    examples = [one for one in all_examples() if one.name.endswith(".cu") and one.name.split("/")[1].removesuffix(".cu") not in SLOW]
+    examples = [
+        example for example in all_examples() if example.name.endswith(".cu") and example.name.split("/")[1].removesuffix(".cu") not in SLOW
+    ]
     kernels = () if emulated else (*files.all_in("faults"), *files.all_in("honest"))
     return [*examples, *(kernel.example() for kernel in kernels if kernel.path.stem not in SLOW)]
 
@@ -80,9 +82,9 @@ async def look(grading: Grading, maybe_gpu: Gpu | None, section: Section) -> Asy
         async def looked(when: str) -> tuple[float, int]:
             await grading.environment()  # waits for the check that follows the last job
             await asyncio.sleep(1)  # for the processes of its box to be reaped
-            found = (memory() / 2**20, await left_boxes(grading))
-            section.table("when", "GPU memory in use, MiB", "boxes").add(when, f"{found[0]:.0f}", found[1])
-            return found
+            usage = (memory() / 2**20, await left_boxes(grading))
+            section.table("when", "GPU memory in use, MiB", "boxes").add(when, f"{usage[0]:.0f}", usage[1])
+            return usage
 
         yield looked
 

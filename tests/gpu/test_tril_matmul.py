@@ -40,7 +40,7 @@ def source_of(name: str) -> str:
 async def built(grading: Grading) -> None:
     """Build everything first."""
     problem = load_problem(PROBLEM)
-    assert [one.device_kind for one in problem.spec.workloads if one.workload_id == WORKLOAD] == ["cuda"]
+    assert [workload.device_kind for workload in problem.spec.workloads if workload.workload_id == WORKLOAD] == ["cuda"]
     await grading.prebuild((problem, source_of(name), "torch_extension") for name in STORY)
 
 
@@ -63,8 +63,8 @@ async def test_the_story_has_its_verdicts_on_a_gpu(
 
 
 def _unwritten(graded: Graded) -> str:
-    most = max((one.unwritten_count / max(one.element_count, 1) for one in graded.report.trials), default=0.0)
-    return f"{100 * most:.4g} %" if most else ""
+    share = max((trial.unwritten_count / max(trial.element_count, 1) for trial in graded.report.trials), default=0.0)
+    return f"{100 * share:.4g} %" if share else ""
 
 
 def _times(name: str, measured: wire.Measurement, graded: Graded) -> tuple[str, ...]:

@@ -50,14 +50,14 @@ async def test_jobs_get_boxes_that_waited_and_the_lane_stays(waiting: Grading, s
             hits = waiting.fleet.warm().hit_count
             graded = await example.grade(waiting, mode=wire.Mode.TEST)
             hit = waiting.fleet.warm().hit_count > hits
-            load_s = sum(one.duration_ns for one in graded.report.timeline if one.step in (wire.Step.BOX, wire.Step.LOAD)) / 1e9
+            load_s = sum(step.duration_ns for step in graded.report.timeline if step.step in (wire.Step.BOX, wire.Step.LOAD)) / 1e9
             table.add(example.name, number + 1, graded.verdict, "yes" if hit else "no", f"{load_s:.2f}", f"{graded.seconds:.2f}")
             assert graded.is_one_of(example.expected), graded.explanation
             loads[hit or (forked and bool(loads[False]))].append(load_s)
             if number > 0:
                 await _until_waiting(waiting, WARM_COUNT)
     await waiting.environment()  # waits for the check that follows every job
-    assert [one.state for one in waiting.fleet.lanes() if one.name.startswith("cuda")] == [LaneState.FREE]
+    assert [lane.state for lane in waiting.fleet.lanes() if lane.name.startswith("cuda")] == [LaneState.FREE]
     assert len(loads[True]) >= len(NAMES)
     assert max(loads[True]) < LOAD_SHARE * min(loads[False])
 
@@ -83,14 +83,14 @@ async def _until_waiting(grading: Grading, count: int) -> None:
 
 
 def _examples() -> list[Example]:
-    found = {one.name: one for one in all_examples()}
-    return [found[name] for name in NAMES]
+    examples = {example.name: example for example in all_examples()}
+    return [examples[name] for name in NAMES]
 
 
 def _runners(minor: int) -> dict[str, set[str]]:
     """The nodes of GPUs that each runner on this host has open, by its pid; not those that have another GPU open, which another server
     may have started. minor: of the GPU's own node."""
-    found: dict[str, set[str]] = {}
+    nodes_of: dict[str, set[str]] = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if RUNNER in (process / "cmdline").read_bytes():
@@ -99,5 +99,5 @@ def _runners(minor: int) -> dict[str, set[str]]:
                     with suppress(OSError):  # it was closed since
                         nodes |= {node for node in (os.readlink(descriptor),) if node.startswith("/dev/nvidia")}
                 if all(number == str(minor) for number in re.findall(r"/dev/nvidia(\d+)", " ".join(nodes))):
-                    found[process.name] = nodes
-    return found
+                    nodes_of[process.name] = nodes
+    return nodes_of

@@ -33,12 +33,12 @@ def run_program(module: str, plan: Mapping[str, Any], folder: Path, gpu: Gpu | N
     visible = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     command = [sys.executable, "-m", module, str(folder / "plan.json"), str(folder / "out.json")]
     environment = {**os.environ, **visible}
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S
     )
-    assert done.returncode == 0, f"{module} ended with exit code {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}"
-    found: dict[str, Any] = json.loads((folder / "out.json").read_text("utf-8"))
-    return found
+    assert process.returncode == 0, f"{module} ended with exit code {process.returncode}:\n{(process.stdout + process.stderr)[-2000:]}"
+    result: dict[str, Any] = json.loads((folder / "out.json").read_text("utf-8"))
+    return result
 
 
 def extension(artifact: Path) -> Any:

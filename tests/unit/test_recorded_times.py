@@ -229,13 +229,13 @@ def test_turns_that_end_by_the_rule_let_nobody_win_against_himself(path: Path) -
     for data in recorded(path):
         for rule in (candidate for candidate in RULES if candidate is not FIXED):
             outcome = replay(data, rule)
-            assert outcome.found is None or outcome.found.ratio_low <= WINNER, (data["workload"], rule.name)
+            assert outcome.speedup is None or outcome.speedup.ratio_low <= WINNER, (data["workload"], rule.name)
             assert outcome.run_share <= 1.0
 
 
 def test_the_control_of_the_replay_wins() -> None:
     """As many turns as were recorded, and an interval that pays for no look."""
-    speedups = [replay(data, FIXED).found for data in recorded(IN_ORDER)]
+    speedups = [replay(data, FIXED).speedup for data in recorded(IN_ORDER)]
     assert sum(speedup is not None and speedup.ratio_low > WINNER for speedup in speedups) == 1
 
 

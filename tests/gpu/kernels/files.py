@@ -78,21 +78,21 @@ class Kernel:
         """What is submitted."""
         return self._with_headers(self.path, {"problem.h": f"#define PROBLEM_TRIALS {trial_count}\n"}, set())
 
-    def _with_headers(self, path: Path, made: Mapping[str, str], taken: set[str]) -> str:
+    def _with_headers(self, path: Path, texts: Mapping[str, str], included: set[str]) -> str:
         """The file with its headers in it, each once."""
 
         def put_in(match: re.Match[str]) -> str:
             name = match[1]
-            if name in taken:
+            if name in included:
                 return ""
-            taken.add(name)
-            if name in made:
-                return made[name]
+            included.add(name)
+            if name in texts:
+                return texts[name]
             if name == "gate_layout.h":
                 return gate_layout()
             if name == "parameters.h":
                 return "".join(f"#define {key} {value}\n" for key, value in self.parameters.items())
-            return self._with_headers(HERE / (f"work_{self.problem}.h" if name == "work.h" else name), made, taken)
+            return self._with_headers(HERE / (f"work_{self.problem}.h" if name == "work.h" else name), texts, included)
 
         return INCLUDE.sub(put_in, path.read_text("utf-8"))
 
@@ -101,7 +101,7 @@ def gate_layout() -> str:
     """Where every field of the gate's page and the arena's flags lie, and the operations' numbers, as macros."""
     page = gate._Page
     places = {f"GATE_{name.upper()}": getattr(page, name).offset for name, *_ in page._fields_ if not name.startswith("_")}
-    numbers = {f"OPERATION_{one.name}": one.value for one in gate.Operation}
+    numbers = {f"OPERATION_{operation.name}": operation.value for operation in gate.Operation}
     numbers |= {"ARENA_FLAG_BYTES": gate.ARENA_FLAG_BYTES, "ARENA_FINISHED_AT": gate.ARENA_FINISHED_AT}
     slot = {"GATE_SLOT_BYTES": ctypes.sizeof(gate._SlotLayout), "GATE_SLOT_OFFSET": gate._SlotLayout.offset.offset}
     return "".join(f"#define {name} {value}\n" for name, value in {**places, **slot, **numbers}.items())
@@ -114,7 +114,7 @@ def read(path: Path) -> list[Kernel]:
         Kernel(
             path=path,
             problem=case.split()[0],
-            expect=tuple(one.strip() for one in words["expect"].split("|")),
+            expect=tuple(verdict.strip() for verdict in words["expect"].split("|")),
             ids=words.get("id", ""),
             language=words.get("language", "cuda"),
             original=HERE / words["from"] if "from" in words else None,
