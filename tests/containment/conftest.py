@@ -71,7 +71,7 @@ ISOLATIONS = ("docker", "bubblewrap", "forks", "process")
 def pytest_itemcollected(item):
     """Where both safe isolations are at hand, a test runs on one of them, or in a cage forked, and on another with the next commit."""
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    named = [one for one in params if one in ISOLATIONS]
+    named = [name for name in params if name in ISOLATIONS]
     if len(named) == 1 and shutil.which("bwrap") and shutil.which("docker"):
         turn = zlib.crc32(item.nodeid.replace(named[0], "").encode()) + ISOLATIONS.index(named[0])
         if (turn + int(os.environ[TURN_VARIABLE])) % (3 if "cage" in item.fixturenames else 2):
@@ -101,9 +101,9 @@ class Cage:
         Path(self.attacker[0]).write_text(ATTACKER)
 
     def isolation(self, **protections):
-        made = CAGES[self.name](self.settings, Protections(**protections))
-        self.made.append(made)
-        return made
+        isolation = CAGES[self.name](self.settings, Protections(**protections))
+        self.made.append(isolation)
+        return isolation
 
     def code(self, attack):
         return f"# {self.marker}\n{PRELUDE}\n{textwrap.dedent(attack)}"
@@ -181,12 +181,12 @@ class Cage:
         """The last job on the slot ended right and in time, or one more does; then nothing is left of it, nor of those before it."""
         if not self.orderly:
             assert await self.says("print(6 * 7)") == ["42"]
-        for made in self.made:
-            await made.close()
+        for isolation in self.made:
+            await isolation.close()
         until = time.monotonic() + GONE_S
-        while (left := set(traces(self.place.name, self.uids)) - self.before) and time.monotonic() < until:
+        while (traces_left := set(traces(self.place.name, self.uids)) - self.before) and time.monotonic() < until:
             await asyncio.sleep(0.1)  # on a busy machine a killed process is listed until it has run once more
-        assert left == set()
+        assert traces_left == set()
 
     def leftovers(self):
         """Return the processes on this host that carry our marker."""
@@ -232,16 +232,16 @@ async def caged(name):
 async def cage(request, found_cages):
     """Each safe isolation in turn."""
     await usable(request.param, found_cages)
-    async for made in caged(request.param):
-        yield made
+    async for instance in caged(request.param):
+        yield instance
 
 
 @pytest.fixture
 async def docker_cage(found_cages):
     """The one for what only an engine has."""
     await usable("docker", found_cages)
-    async for made in caged("docker"):
-        yield made
+    async for instance in caged("docker"):
+        yield instance
 
 
 @pytest.fixture

@@ -32,9 +32,9 @@ def containers(prefix):
         return
     client = docker.APIClient(base_url=f"unix://{SOCKET}", version="auto")
     try:
-        for found in client.containers(all=True, filters={"label": STATE_LABEL}):
-            if found["Labels"][STATE_LABEL].startswith(prefix):
-                yield f"container {found['Id'][:12]} {found['Names']}"
+        for container in client.containers(all=True, filters={"label": STATE_LABEL}):
+            if container["Labels"][STATE_LABEL].startswith(prefix):
+                yield f"container {container['Id'][:12]} {container['Names']}"
     finally:
         client.close()
 
@@ -59,7 +59,7 @@ def processes(prefix, uids):
         try:
             directory = Path(f"/proc/{pid}")
             command, labels = (directory / "cmdline").read_bytes(), (directory / "environ").read_bytes().split(b"\0")
-            if prefix.encode() in command or any(one.startswith(label) for one in labels) or directory.stat().st_uid in uids:
+            if prefix.encode() in command or any(entry.startswith(label) for entry in labels) or directory.stat().st_uid in uids:
                 yield f"process {pid} {command[:60]!r}"
         except OSError:
             continue  # it has ended meanwhile
@@ -67,12 +67,12 @@ def processes(prefix, uids):
 
 def marked(marker):
     """The processes of this host that carry the marker in their command line, and have not just died."""
-    found = []
+    pids = []
     for directory in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if marker.encode() in (directory / "cmdline").read_bytes() and int(directory.name) != os.getpid():
-                found.append(int(directory.name))
-    return found
+                pids.append(int(directory.name))
+    return pids
 
 
 def files(prefix):
@@ -102,5 +102,5 @@ def shared(uids):
 
 
 if __name__ == "__main__":
-    left = [*traces(NAME, range(FIRST_UID, FIRST_UID + 2 * SLOT_COUNT)), *map(str, places(NAME))]
-    print("\n".join(left) or "nothing is left")
+    leftovers = [*traces(NAME, range(FIRST_UID, FIRST_UID + 2 * SLOT_COUNT)), *map(str, places(NAME))]
+    print("\n".join(leftovers) or "nothing is left")

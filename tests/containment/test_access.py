@@ -242,8 +242,8 @@ async def test_50_no_device_is_made_or_found(cage):
         control = await cage.says(attack, without=["seccomp", "drop_capabilities", "own_uid"])
         assert control[0] == "mknod THROUGH None"
     elif os.geteuid() == 0:  # in a user namespace nobody makes one, so the control is on the host
-        made = cage.place / "device"
-        assert await cage.on_host(f"attempt('mknod', lambda: os.mknod({str(made)!r}, 0o20666, os.makedev(1, 1)))") == ["mknod THROUGH None"]
+        node = cage.place / "device"
+        assert await cage.on_host(f"attempt('mknod', lambda: os.mknod({str(node)!r}, 0o20666, os.makedev(1, 1)))") == ["mknod THROUGH None"]
 
 
 async def test_51_no_keyring_is_shared(cage):

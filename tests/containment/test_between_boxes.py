@@ -87,10 +87,10 @@ ROOM = {"memory_bytes": 2 << 30, "tmp_bytes": 64 << 20, "process_count": 64, "op
 @pytest.fixture(scope="module")
 def memory_toolchain_dir():
     """A copy of the toolchain in memory, as a server makes one."""
-    made = list[Path]()
+    directories = list[Path]()
 
     async def adopt(directory):
-        made.append(directory)
+        directories.append(directory)
 
     with tempfile.TemporaryDirectory(prefix="grader-resident-") as place, asyncio.Runner() as runner:
         settings = BoxSettings(state_id=f"resident{os.getpid()}", runtime_dir=Path(place))
@@ -99,7 +99,7 @@ def memory_toolchain_dir():
             runner.run(resident.ready())
         except MemoryToolchainUnavailable as error:
             pytest.skip(str(error))
-        yield made[0]
+        yield directories[0]
         runner.run(resident.close())  # its keeper, or a server's, removes it
 
 

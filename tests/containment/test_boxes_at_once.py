@@ -158,7 +158,7 @@ def test_every_call_that_the_filter_allows_is_known_to_carry_nothing():
     assert sorted(name for group in groups for name in group) == sorted(allowed)
 
 
-async def met(cage, tmp_path, send, look, **options):
+async def exchange(cage, tmp_path, send, look, **options):
     """What the receiver says of it, in a build box; the sender is in a run box, as a kernel is that has met a secret size."""
     place = tmp_path / f"meeting{len(list(tmp_path.iterdir()))}"
     place.mkdir()
@@ -176,15 +176,15 @@ async def met(cage, tmp_path, send, look, **options):
 async def test_a_box_does_not_see_what_another_one_does(cage, tmp_path, channel):
     """The control: without the filter it sees it. What still carries does so in both, and is why nothing else runs next to secrets."""
     send, look = CHANNELS[channel]
-    assert await met(cage, tmp_path, send, look) == ["CARRIED" if channel in STILL_CARRY else "NOTHING"]
-    assert await met(cage, tmp_path, send, look, without=["seccomp"]) == ["CARRIED"]
+    assert await exchange(cage, tmp_path, send, look) == ["CARRIED" if channel in STILL_CARRY else "NOTHING"]
+    assert await exchange(cage, tmp_path, send, look, without=["seccomp"]) == ["CARRIED"]
 
 
 async def test_no_file_of_proc_and_sys_counts_what_another_box_does(cage, tmp_path):
     """The control: with the host's own files some do."""
     code = ("works()", "print(*changes(), sep='\\n')")
-    assert set(await met(cage, tmp_path, *code)) == {"", "NOTHING"}
-    control = await met(cage, tmp_path, *code, without=["masked_proc"])
+    assert set(await exchange(cage, tmp_path, *code)) == {"", "NOTHING"}
+    control = await exchange(cage, tmp_path, *code, without=["masked_proc"])
     assert {"/proc/vmstat", "/proc/uptime"} <= set(control)
 
 

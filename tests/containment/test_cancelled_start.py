@@ -17,8 +17,8 @@ NO_CONTENT = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
 class EngineProxy:
     """Passes requests on to the engine, but holds the first of one kind until it is released. removes: whether it passes on removals."""
 
-    def __init__(self, held, *, removes=True):
-        self._held, self._removes = held, removes
+    def __init__(self, request, *, removes=True):
+        self._held, self._removes = request, removes
         self.requests, self.reached, self.released = [], asyncio.Event(), asyncio.Event()
 
     async def serve(self, reader, writer):
@@ -47,9 +47,9 @@ async def copy(reader, writer):
             await writer.drain()
 
 
-async def cancelled_start(cage, held, **options):
+async def cancelled_start(cage, request, **options):
     """Cancel a start while the engine works on the request that is held, or once the box lives; return the requests until then."""
-    proxy, path, lives = EngineProxy(held, **options), cage.place / "engine.sock", asyncio.Event()
+    proxy, path, lives = EngineProxy(request, **options), cage.place / "engine.sock", asyncio.Event()
 
     async def hold():
         async with isolation.start(cage.spec("time.sleep(600)")):
@@ -80,17 +80,17 @@ def containers(cage):
 
 async def test_a_start_that_is_cancelled_at_any_request_leaves_no_container(docker_cage):
     """Every request that a whole start makes is the one that is under way, in its turn."""
-    requests = await cancelled_start(docker_cage, held=None)
+    requests = await cancelled_start(docker_cage, request=None)
     assert containers(docker_cage) == []
     assert {"POST create", "POST start"} <= set(requests)
-    for held in dict.fromkeys(requests):
-        assert (await cancelled_start(docker_cage, held))[-1] == held
-        assert containers(docker_cage) == [], held
+    for request in dict.fromkeys(requests):
+        assert (await cancelled_start(docker_cage, request))[-1] == request
+        assert containers(docker_cage) == [], request
 
 
 async def test_without_the_removal_the_container_stays(docker_cage):
     """The control: the same cancellation, and the request to remove it is not passed on."""
     await cancelled_start(docker_cage, "POST create", removes=False)
-    (left,) = containers(docker_cage)
+    (container,) = containers(docker_cage)
     with docker.APIClient(DEFAULT_HOST, version="auto") as client:
-        client.remove_container(left, force=True)
+        client.remove_container(container, force=True)

@@ -27,8 +27,8 @@ async def test_43_what_is_no_file_is_no_artifact_and_blocks_nobody(cage):
         lines = await cage.says(SPECIAL, out_dir=out, words=["{out}"])
         assert lines == ["fifo THROUGH None", "socket THROUGH None", "directory THROUGH None", "device DENIED EPERM"]
         async with asyncio.timeout(HANG_S):
-            taken = [await asyncio.to_thread(pick_up, out, name, limit_bytes=100) for name in ("fifo", "socket", "directory")]
-        assert [refusal_of(one) for one in taken] == [RefusalReason.NOT_A_FILE] * 3
+            pickups = [await asyncio.to_thread(pick_up, out, name, limit_bytes=100) for name in ("fifo", "socket", "directory")]
+        assert [refusal_of(pickup) for pickup in pickups] == [RefusalReason.NOT_A_FILE] * 3
         reader = threading.Thread(target=(out / "fifo").read_bytes, daemon=True)
         reader.start()
         reader.join(0.3)
@@ -37,8 +37,8 @@ async def test_43_what_is_no_file_is_no_artifact_and_blocks_nobody(cage):
         reader.join()
 
 
-def refusal_of(taken):
-    return taken.reason if isinstance(taken, Refusal) else None
+def refusal_of(pickup):
+    return pickup.reason if isinstance(pickup, Refusal) else None
 
 
 LINKS = """
@@ -76,11 +76,11 @@ async def test_44_an_artifact_that_is_swapped_all_the_time_is_taken_when_nobody_
     """The control: while the box is alive, by name it is one file and then another."""
     with box_output(cage.settings, limit_bytes=1 << 20) as out:
         async with cage.live(SWAPPER, out_dir=out, words=["{out}"]):
-            seen = set()
+            contents = set()
             async with asyncio.timeout(HANG_S):
-                while len(seen) < 2:
+                while len(contents) < 2:
                     await asyncio.sleep(0.01)
-                    seen |= {(out / "artifact").read_text()} if (out / "artifact").exists() else set()
+                    contents |= {(out / "artifact").read_text()} if (out / "artifact").exists() else set()
         facts = os.stat(out / "artifact")
         assert pick_up(out, "artifact", limit_bytes=100) in (b"one", b"two")
         await asyncio.sleep(0.1)

@@ -95,6 +95,6 @@ async def test_58_the_name_of_a_source_is_no_word_for_the_compiler(cage):
     names = {words: ENTRY, "@words.cu": "int first;\n", "-wrapper evil.cu": "int second;\n", "$(touch evil).cu": "int third;\n"}
     ended, artifact = await built(cage, names)
     assert (ended.cause, ended.exit_code, isinstance(artifact, bytes)) == (BoxCause.EXITED, 0, True), ended
-    given = f"cd /grader/src/files && g++ -c -x c++ '{words}' /dev/null"
-    plain = await cage.run("", argv=("/bin/sh", "-c", given), src_dir=cage.place / "src", limits=LIMITS)
+    command = f"cd /grader/src/files && g++ -c -x c++ '{words}' /dev/null"
+    plain = await cage.run("", argv=("/bin/sh", "-c", command), src_dir=cage.place / "src", limits=LIMITS)
     assert b"cannot load plugin" in plain.output

@@ -14,12 +14,12 @@ from tests.containment.inventory import traces
 async def test_what_a_live_box_has_is_seen_and_then_it_is_gone(cage):
     with box_output(cage.settings, limit_bytes=1 << 20) as out:
         async with cage.live("time.sleep(60)", out_dir=out):
-            seen = {trace.split()[0] for trace in traces(cage.place.name, cage.uids)}
+            kinds = {trace.split()[0] for trace in traces(cage.place.name, cage.uids)}
         wanted = {"docker": {"container", "file"}, "bubblewrap": {"process", "file"}, "forks": {"process", "file"}}[cage.name]
         wanted |= {"mount"} if out.is_mount() else set()
-        assert wanted <= seen
-    left = set(traces(cage.place.name, cage.uids)) - cage.before
-    assert all(trace.startswith("cgroup") for trace in left), "only the parent, until the isolation is closed"
+        assert wanted <= kinds
+    leftovers = set(traces(cage.place.name, cage.uids)) - cage.before
+    assert all(trace.startswith("cgroup") for trace in leftovers), "only the parent, until the isolation is closed"
 
 
 def test_what_has_a_uid_of_a_box_is_seen(root_only):

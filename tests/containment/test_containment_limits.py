@@ -46,17 +46,17 @@ async def test_09_directories_nest_as_deep_as_files_may_be_many_and_are_removed(
 
 def test_09_a_directory_that_was_closed_is_removed_and_a_link_is_not_followed(tmp_path):
     """A build may take every right away from what it leaves; where the server is not root that is its own uid's."""
-    kept, left = tmp_path / "kept", tmp_path / "left"
-    kept.mkdir()
-    (kept / "file").touch()
-    (left / "a/b/c").mkdir(parents=True)
-    (left / "a/b/link").symlink_to(kept)
-    (left / "a/b/c/file").touch()
+    target, removed = tmp_path / "kept", tmp_path / "left"
+    target.mkdir()
+    (target / "file").touch()
+    (removed / "a/b/c").mkdir(parents=True)
+    (removed / "a/b/link").symlink_to(target)
+    (removed / "a/b/c/file").touch()
     for directory in ("a/b/c", "a/b", "a"):
-        (left / directory).chmod(0)
-    remove_tree(left)
+        (removed / directory).chmod(0)
+    remove_tree(removed)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
-    assert (kept / "file").exists()
+    assert (target / "file").exists()
 
 
 PIPES = """
@@ -82,9 +82,9 @@ async def test_56_what_one_box_hoards_is_not_missed_in_another_slot(cage, root_o
     """The kernel counts pipes' buffers for each uid. The control: a box in the same slot has none left."""
     hoard = PIPES + "attempt('all', lambda: hoard(120))\nopen(sys.argv[1] + '/all', 'w').close()\ntime.sleep(60)"
     probe = PIPES + "attempt('some', lambda: hoard(8))"
-    held = cage.open_directory("held")
-    async with cage.live(hoard, without=["rlimits"], out_dir=held, words=["{out}"]):
-        await exists(held / "all")
+    directory = cage.open_directory("held")
+    async with cage.live(hoard, without=["rlimits"], out_dir=directory, words=["{out}"]):
+        await exists(directory / "all")
         with cage.in_another_slot():
             neighbour = await printed(cage, probe)
         assert (neighbour, await printed(cage, probe)) == (["some THROUGH 8"], ["some DENIED EPERM"])

@@ -29,8 +29,8 @@ def test_a_file_is_named_and_what_is_below_a_directory_of_ours_too(tmp_path):
     for name in ("grader-x/below", "other/below", "slots/0.lock"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
-    found = set(containment.files([tmp_path], slots))
-    assert found == {f"file {tmp_path / name}" for name in ("grader-x", "grader-x/below", "other")}
+    entries = set(containment.files([tmp_path], slots))
+    assert entries == {f"file {tmp_path / name}" for name in ("grader-x", "grader-x/below", "other")}
 
 
 def test_directories_without_end_do_not_stop_the_look(tmp_path):
@@ -44,10 +44,10 @@ def test_directories_without_end_do_not_stop_the_look(tmp_path):
 
 def test_a_process_that_outlives_its_run_is_named():
     """By the mark in its environment; one without it is nobody's."""
-    for environment, known in ((MARK, True), ("GRADER_TEST_MARK=another", False)):
+    for environment, expected in ((MARK, True), ("GRADER_TEST_MARK=another", False)):
         name, _, value = environment.partition("=")
         with subprocess.Popen(["/bin/sleep", "60"], env={**os.environ, name: value}) as sleeper:
-            assert bool(listed(containment.processes(MARK), f"process {sleeper.pid} of uid ")) is known
+            assert bool(listed(containment.processes(MARK), f"process {sleeper.pid} of uid ")) is expected
             sleeper.kill()
     assert not listed(containment.processes(MARK), f"process {sleeper.pid} of uid ")
 
@@ -86,8 +86,8 @@ def test_a_lease_is_named_while_it_is_held(tmp_path):
 def test_a_mount_and_a_cgroup_are_named(tmp_path, root_only):
     """Two mounts over each other are two."""
     for _ in range(2):
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", tmp_path], capture_output=True, check=False)
-        if done.returncode:
+        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", tmp_path], capture_output=True, check=False)
+        if mount.returncode:
             pytest.skip("may not mount here")
     try:
         assert len(listed(containment.mounts(), f"mount {tmp_path} number ")) == 2
@@ -119,8 +119,8 @@ class Engine:
 def test_a_container_a_volume_and_a_layer_are_named(tmp_path):
     """Of an engine in a fake; below is a real one."""
     (tmp_path / "overlay2" / "layer").mkdir(parents=True)
-    found = [line for line in containment.containers(Engine(tmp_path)) if not line.startswith("file /run/")]
-    assert found == ["container c0ffeec0ffee /grader-left", "volume v", f"file {tmp_path / 'overlay2' / 'layer'}"]
+    lines = [line for line in containment.containers(Engine(tmp_path)) if not line.startswith("file /run/")]
+    assert lines == ["container c0ffeec0ffee /grader-left", "volume v", f"file {tmp_path / 'overlay2' / 'layer'}"]
     assert list(containment.containers(None)) == []
 
 
@@ -129,10 +129,10 @@ async def test_a_container_and_all_that_the_engine_keeps_of_it_are_named(docker_
     """What a live box is made of; of a box that is gone, not a line."""
     look = partial(containment.look_around, MARK)
     async with docker_cage.live("time.sleep(60)") as box:
-        seen = look()
-        (container,) = [line.split()[1] for line in seen if line.startswith("container ") and docker_cage.settings.run_id in line]
-        found = {line.split()[0] for line in seen if container in line or f"of uid {box.uid}:" in line}
-    assert found == {"container", "file", "process", "cgroup"}
+        lines = look()
+        (container,) = [line.split()[1] for line in lines if line.startswith("container ") and docker_cage.settings.run_id in line]
+        kinds = {line.split()[0] for line in lines if container in line or f"of uid {box.uid}:" in line}
+    assert kinds == {"container", "file", "process", "cgroup"}
     assert containment.left(frozenset(), lambda: frozenset(listed(look(), container))) == ()
 
 
@@ -144,9 +144,9 @@ def shelf(place, _):
 
 @pytest.fixture
 def place(tmp_path):
-    made = tmp_path / "shelf"
-    made.mkdir()
-    return made
+    directory = tmp_path / "shelf"
+    directory.mkdir()
+    return directory
 
 
 def test_a_run_that_leaves_nothing_is_clean_and_one_that_leaves_something_is_not(place):
@@ -175,8 +175,8 @@ def test_what_was_there_before_does_not_count(place):
 
 def test_what_goes_away_a_moment_later_has_not_stayed(place):
     """The engine takes a container's directory down after it has said that the container is gone."""
-    seen = iter([{"file a"}, {"file a"}, set()])
-    assert containment.left(frozenset(), lambda: frozenset(next(seen))) == ()
+    looks = iter([{"file a"}, {"file a"}, set()])
+    assert containment.left(frozenset(), lambda: frozenset(next(looks))) == ()
 
 
 def test_who_comes_and_goes_is_told_from_what_stays():
@@ -206,13 +206,13 @@ def test_each_isolation_has_its_own_counts():
 @pytest.mark.parametrize("leaves", [False, True])
 def test_the_exit_code_says_whether_something_stayed(place, tmp_path, capfd, leaves):
     """The whole command, with a suite of one test."""
-    suite, told = tmp_path / "test_suite.py", tmp_path / "told.json"
+    suite, report_path = tmp_path / "test_suite.py", tmp_path / "told.json"
     suite.write_text(LEAVES.format(repr(str(place / "kept" if leaves else tmp_path / "elsewhere"))))
-    words = ["--repeat", "1", "--settle-s", "0", "--json", str(told), str(suite)]
+    words = ["--repeat", "1", "--settle-s", "0", "--json", str(report_path), str(suite)]
     code = containment.main(words, machine=partial(shelf, place))
-    said = json.loads(told.read_text())
+    report = json.loads(report_path.read_text())
     assert code == int(leaves)
-    assert said["runs"][0]["leftovers"] == ([f"file {place / 'kept'}"] if leaves else [])
+    assert report["runs"][0]["leftovers"] == ([f"file {place / 'kept'}"] if leaves else [])
     assert (f"- `file {place / 'kept'}`" in capfd.readouterr().out) is leaves
 
 
@@ -220,6 +220,6 @@ def test_where_somebody_else_grades_nothing_is_run(place, capfd):
     """Their boxes come and go, and could not be told from ours."""
     with hold_slot(place / "slots"):
         assert containment.main(["--isolation", "bubblewrap", "/nonexistent"], machine=partial(shelf, place)) == 2
-    said = capfd.readouterr()
-    assert "0.lock" in said.err and "-m pytest" not in said.err
-    assert said.out == ""
+    output = capfd.readouterr()
+    assert "0.lock" in output.err and "-m pytest" not in output.err
+    assert output.out == ""

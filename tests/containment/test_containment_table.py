@@ -30,11 +30,11 @@ def rows():
 
 def numbered(module):
     """The numbers of a module's tests, each with the names of its tests' arguments."""
-    found = {}
+    arguments = {}
     for node in ast.parse((HERE / f"{module}.py").read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (match := re.match(r"test_(\d\d)_", node.name)):
-            found.setdefault(int(match[1]), []).append({argument.arg for argument in node.args.args})
-    return found
+            arguments.setdefault(int(match[1]), []).append({argument.arg for argument in node.args.args})
+    return arguments
 
 
 def places_in(text):

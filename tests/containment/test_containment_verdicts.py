@@ -46,12 +46,12 @@ async def graded_in(request, found_cages):
         async with LocalFleet(isolation=isolation, settings=settings) as fleet:
             grading = Grading(fleet, settings)
             assert (await grade_on(grading, honest().request(request.param))).verdict == "ACCEPTED", "the control: a right kernel"
-            own = set(traces(place.name))
+            own_traces = set(traces(place.name))
 
             async def grade(kernel):
                 graded = await grade_on(grading, kernel.request(request.param))
                 async with asyncio.timeout(HANG_S):
-                    while set(traces(place.name)) - own:
+                    while set(traces(place.name)) - own_traces:
                         await asyncio.sleep(0.05)
                 assert graded.leftovers == ()
                 assert (await grade_on(grading, honest().request(request.param))).verdict == "ACCEPTED"
@@ -129,5 +129,5 @@ async def test_64_inputs_that_are_changed_during_the_call_change_no_verdict(grad
     await refused(graded_in, "scribbles_in_arena")
     artifact = on_host("scribbles_in_arena")
     careless = (naive.grade(artifact, without=(Guard.PRIVATE_INPUTS, Guard.BAND)) for _ in range(8))
-    assert any(one.accepted for one in careless)
+    assert any(graded.accepted for graded in careless)
     assert naive.grade(artifact).accepted is not True

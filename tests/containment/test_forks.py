@@ -76,21 +76,21 @@ mark = bytes(byte ^ 90 for byte in range(60, 100))
 async def cage(found_cages):
     """The cage of forked boxes; its parent module is PARENT."""
     await usable("forks", found_cages)
-    async for made in caged("forks"):
-        Path(made.attacker[0]).write_text(PARENT)
-        yield made
+    async for instance in caged("forks"):
+        Path(instance.attacker[0]).write_text(PARENT)
+        yield instance
 
 
 async def say(cage, attack, *words, count=1, binds=(), **protections):
     """What boxes say that one isolation starts one after the other, each as JSON."""
     isolation = cage.isolation(extra_binds=(cage.attacker, *binds), **protections)
-    said = []
+    answers = []
     for _ in range(count):
         async with isolation.start(cage.spec(attack, purpose=Purpose.RUN, words=words)) as box:
             ended = await box.wait()
-        said.append(json.loads(ended.output))
+        answers.append(json.loads(ended.output))
     await isolation.close()
-    return said
+    return answers
 
 
 async def started(cage, attack, **protections):
@@ -173,8 +173,8 @@ print(json.dumps(state))
 async def test_what_is_random_is_drawn_anew(cage):
     """The control is a generator of the parent's that nobody knows of: all children have the same."""
     attack = "import json, random\nprint(json.dumps([random.random(), parent.OWN.random()]))"
-    (first, own), (second, same) = await say(cage, attack, count=2)
-    assert first != second and own == same
+    (first, parent_draw), (second, same) = await say(cage, attack, count=2)
+    assert first != second and parent_draw == same
 
 
 async def test_boxes_of_a_parent_share_the_layout_of_its_memory(cage, monkeypatch):
@@ -200,13 +200,13 @@ for pid in range(2, 400):
 print("parent", os.getppid())
 """
     isolation = cage.isolation(extra_binds=(cage.attacker,))
-    async with isolation.start(cage.spec("time.sleep(600)")) as other:
+    async with isolation.start(cage.spec("time.sleep(600)")) as second_box:
         with cage.in_another_slot():
             outputs = []
             for _ in range(2):
                 async with isolation.start(cage.spec(attack)) as box:
                     outputs.append((await box.wait()).output.decode())
-        ended, _ = await asyncio.wait([asyncio.ensure_future(other.wait())], timeout=0.2)
+        ended, _ = await asyncio.wait([asyncio.ensure_future(second_box.wait())], timeout=0.2)
         assert not ended
     assert all("FOUND" not in output and "parent 0" in output for output in outputs)
     await isolation.close()
@@ -265,9 +265,9 @@ async def test_what_boxes_use_is_not_their_parents(cage):
     isolation._cgroups.usable = False
     spec = cage.spec("block = b'x' * (100 << 20)\ntime.sleep(1)\nprint(len(block))")
     with cage.in_another_slot():
-        async with isolation.start(spec) as one, isolation.start(replace(spec, box_id=f"{spec.box_id}b", slot=cage.slot)) as other:
+        async with isolation.start(spec) as first, isolation.start(replace(spec, box_id=f"{spec.box_id}b", slot=cage.slot)) as second:
             (parent,) = isolation._parents._parents.values()
-            assert [(await box.wait()).output for box in (one, other)] == [b"104857600\n"] * 2
+            assert [(await box.wait()).output for box in (first, second)] == [b"104857600\n"] * 2
     assert not parent.value.result()[1].ended
     await isolation.close()
 

@@ -23,8 +23,8 @@ def engine(docker_cage):
 
 
 def inspected(engine, cage):
-    (found,) = engine.containers(filters={"label": f"grader.state={cage.settings.state_id}"})
-    return engine.inspect_container(found["Id"])
+    (container,) = engine.containers(filters={"label": f"grader.state={cage.settings.state_id}"})
+    return engine.inspect_container(container["Id"])
 
 
 def proc_lines(facts, name):

@@ -43,12 +43,12 @@ async def test_02_a_fork_loop_that_ignores_errors_meets_the_wall_and_is_cleared(
             pass
     """
     async with cage.live(loop, limits={"wall_s": 4.0}) as box:
-        ending, most = asyncio.ensure_future(box.wait()), 0
+        ending, peak = asyncio.ensure_future(box.wait()), 0
         while not ending.done():
-            most = max(most, len(cage.leftovers()))
+            peak = max(peak, len(cage.leftovers()))
             await asyncio.sleep(0.1)
         ended = await ending
-    assert most > 15, "the control: it forks"
+    assert peak > 15, "the control: it forks"
     assert ended.cause is BoxCause.WALL_LIMIT
     assert cage.leftovers() == []
 
@@ -300,7 +300,7 @@ async def test_42_a_symlink_left_by_a_build_leads_nowhere(cage):
     with box_output(cage.settings, limit_bytes=1 << 20) as out:
         for directory in (out, plain):
             assert await cage.says(attack, out_dir=directory, words=["{out}"]) == ["link THROUGH None"]
-            taken = pick_up(directory, "artifact", limit_bytes=100)
-            assert isinstance(taken, Refusal) and taken.reason is RefusalReason.SYMLINK
+            pickup = pick_up(directory, "artifact", limit_bytes=100)
+            assert isinstance(pickup, Refusal) and pickup.reason is RefusalReason.SYMLINK
             assert os.readlink(directory / "artifact") == str(secret)
     assert (plain / "artifact").read_text() == "expected output"

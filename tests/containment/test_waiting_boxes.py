@@ -47,31 +47,31 @@ def graded(isolation: str, use: Callable[[Grading], Awaitable[None]], *, warm_co
     """Use a fleet with this isolation; skip where that does not work here."""
 
     async def run() -> None:
-        async with grader(isolation=isolation, lanes=(), device="emulated", warm_count=warm_count) as made:
-            made.fleet._warm._from_count = 1
-            await use(made)
+        async with grader(isolation=isolation, lanes=(), device="emulated", warm_count=warm_count) as grading:
+            grading.fleet._warm._from_count = 1
+            await use(grading)
 
     if isolation == "docker" and not Path("/var/run/docker.sock").exists() and os.environ.get("GRADER_REQUIRE_DOCKER") != "1":
         pytest.skip("no Docker engine answers here")
     asyncio.run(run())
 
 
-async def submitted(made: Grading, source: str = ADD, language: str = "cuda") -> str:
+async def submitted(grading: Grading, source: str = ADD, language: str = "cuda") -> str:
     """Grade it in test mode; what it printed."""
-    found = await made.grade(load_problem("vector_add"), source, language=language, mode=wire.Mode.TEST)
-    assert found.verdict == "ACCEPTED", found.explanation
-    return found.output
+    result = await grading.grade(load_problem("vector_add"), source, language=language, mode=wire.Mode.TEST)
+    assert result.verdict == "ACCEPTED", result.explanation
+    return result.output
 
 
-async def waits(made: Grading, count: int = 1) -> None:
+async def waits(grading: Grading, count: int = 1) -> None:
     async with asyncio.timeout(300):
-        while made.fleet.warm().waiting_count < count:
+        while grading.fleet.warm().waiting_count < count:
             await asyncio.sleep(0.02)
 
 
-def waiting(made: Grading) -> list[Any]:
+def waiting(grading: Grading) -> list[Any]:
     """The boxes that wait, all for jobs of one kind."""
-    boxes = made.fleet._warm._waiting()
+    boxes = grading.fleet._warm._waiting()
     assert len({box.key for box in boxes}) == 1
     return boxes
 
@@ -92,23 +92,23 @@ def isolation(request: pytest.FixtureRequest) -> str:
 
 def cost(pids: list[int]) -> list[tuple[str, ...]]:
     """Of each thread: CPU time, and how often it was switched."""
-    found = []
+    costs = []
     for pid in pids:
         for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
             times = (task / "stat").read_text().rpartition(")")[2].split()[11:13]
             switches = [line for line in (task / "status").read_text().splitlines() if "ctxt_switches" in line]
-            found.append((task.name, *times, *switches))
-    return found
+            costs.append((task.name, *times, *switches))
+    return costs
 
 
 def test_a_box_that_waits_does_nothing(isolation: str) -> None:
     """No CPU time and no context switch in any of its threads."""
 
-    async def use(made: Grading) -> None:
-        await submitted(made)
-        await waits(made)
+    async def use(grading: Grading) -> None:
+        await submitted(grading)
+        await waits(grading)
         await asyncio.sleep(0.5)
-        pids = [int(line.split()[0]) for line in processes_of({waiting(made)[0].value.result().box.uid})]
+        pids = [int(line.split()[0]) for line in processes_of({waiting(grading)[0].value.result().box.uid})]
         before = cost(pids)
         await asyncio.sleep(SILENT_S)
         assert cost(pids) == before and before
@@ -131,14 +131,14 @@ def secret(pid: int) -> bytes:
 def test_two_boxes_that_wait_share_no_secret_and_no_layout(isolation: str) -> None:
     """Each was started by itself: another uid, other addresses, other canaries. Those that a parent forks share all but the uid (0075)."""
 
-    async def use(made: Grading) -> None:
-        await submitted(made)
-        await waits(made, 2)
-        boxes = [one.value.result().box for one in waiting(made)]
-        one, other = map(runner_of, boxes)
+    async def use(grading: Grading) -> None:
+        await submitted(grading)
+        await waits(grading, 2)
+        boxes = [entry.value.result().box for entry in waiting(grading)]
+        first, second = map(runner_of, boxes)
         forked = isolation == "bubblewrap"
-        assert boxes[0].uid != boxes[1].uid and (secret(one) == secret(other)) is forked
-        assert all((auxiliary(one)[key] == auxiliary(other)[key]) is forked for key in (AT_BASE, AT_RANDOM))
+        assert boxes[0].uid != boxes[1].uid and (secret(first) == secret(second)) is forked
+        assert all((auxiliary(first)[key] == auxiliary(second)[key]) is forked for key in (AT_BASE, AT_RANDOM))
 
     graded(isolation, use)
 
@@ -154,13 +154,13 @@ def test_a_box_that_waited_has_the_limits_of_a_new_one(isolation: str) -> None:
         directory = Path("/sys/fs/cgroup") / place.lstrip("/")
         return table, {name: (directory / name).read_text() for name in ("memory.max", "pids.max") if (directory / name).is_file()}
 
-    async def use(made: Grading) -> None:
-        await submitted(made)
-        await waits(made)
-        of_warm = limits(runner_of(waiting(made)[0].value.result().box))
-        spec = waiting(made)[0].key.spec
-        with made.fleet._warm_place(replace(spec, limits=replace(spec.limits, wall_s=60.0))) as placed:
-            async with started(made.fleet.isolation, placed) as fresh:
+    async def use(grading: Grading) -> None:
+        await submitted(grading)
+        await waits(grading)
+        of_warm = limits(runner_of(waiting(grading)[0].value.result().box))
+        spec = waiting(grading)[0].key.spec
+        with grading.fleet._warm_place(replace(spec, limits=replace(spec.limits, wall_s=60.0))) as placed:
+            async with started(grading.fleet.isolation, placed) as fresh:
                 async with asyncio.timeout(300):
                     await fresh.pipes.ready.wait()
                 assert limits(runner_of(fresh.box)) == of_warm
@@ -171,12 +171,12 @@ def test_a_box_that_waited_has_the_limits_of_a_new_one(isolation: str) -> None:
 def test_the_next_job_finds_nothing_of_the_one_before(isolation: str) -> None:
     """Not in /tmp, and not in shared memory: each has a box of its own, though both boxes waited."""
 
-    async def use(made: Grading) -> None:
-        await submitted(made)
+    async def use(grading: Grading) -> None:
+        await submitted(grading)
         for _ in range(2):
-            await waits(made)
-            output = await submitted(made, TRACES)
+            await waits(grading)
+            output = await submitted(grading, TRACES)
             assert "call 1: none" in output and "call 2: traces" in output
-        assert made.fleet.warm().hit_count == 2
+        assert grading.fleet.warm().hit_count == 2
 
     graded(isolation, use)

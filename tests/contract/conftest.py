@@ -45,9 +45,9 @@ async def check(name, directory):
 @pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in MARKS.items()])
 def isolation_name(request, usable_isolations):
     """Name each isolation in turn; skip one that does not work here, unless its absence is a failure."""
-    found = usable_isolations(request.param)
-    if not found.usable:
-        absent(request.param, found.detail)
+    usability = usable_isolations(request.param)
+    if not usability.usable:
+        absent(request.param, usability.detail)
     return request.param
 
 
@@ -69,10 +69,10 @@ def settings(place):
 @pytest.fixture
 async def isolation(isolation_name, settings):
     """Return the isolation itself."""
-    made = make(isolation_name, settings)
-    yield made
-    await made.sweep()
-    await made.close()
+    instance = make(isolation_name, settings)
+    yield instance
+    await instance.sweep()
+    await instance.close()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

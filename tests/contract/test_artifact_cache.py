@@ -29,14 +29,14 @@ extern "C" void solve(const float* a, float* c, long n, void* stream) { int unus
 async def fleet(isolation, settings, place):
     """A fleet with a cache. Its judge is never asked."""
     cache = ArtifactCache(place / "cache", LIMIT)
-    async with LocalFleet(isolation=isolation, settings=settings, cache=cache) as made:
-        yield made
+    async with LocalFleet(isolation=isolation, settings=settings, cache=cache) as local_fleet:
+        yield local_fleet
 
 
 async def job(fleet, content=SOURCE):
     """Build as a submission is built; the fact and the bytes."""
-    new = replace(fakes.new_submission(), sources=(SourceFile(path="kernel.cu", content=content),))
-    lease = fakes.lease(new)
+    draft = replace(fakes.new_submission(), sources=(SourceFile(path="kernel.cu", content=content),))
+    lease = fakes.lease(draft)
     with fleet.workspace(lease) as work:
         environment = wire.Environment(device="", device_kind="emulated", clock=wire.Clock.HOST)
         build = await build_artifact(lease, fleet, work, environment, StepClock())
@@ -57,8 +57,8 @@ async def test_ten_jobs_build_in_one_box(fleet):
     entry.write_bytes(content)
     build, artifact = await job(fleet)
     assert not build.cached and artifact == results[0][1]
-    found, same = await job(fleet)
-    assert (found, same) == (replace(build, cached=True, duration_ns=found.duration_ns), artifact)
+    first, same = await job(fleet)
+    assert (first, same) == (replace(build, cached=True, duration_ns=first.duration_ns), artifact)
 
 
 ATTACK = f"""
@@ -92,7 +92,7 @@ ATTEMPTS = ["list", "secret", "read", "write", "create", "lock", "search", "repl
 LIMITS = replace(probe.LIMITS, wall_s=60.0, cpu_s=60.0, file_bytes=1 << 20)
 
 
-async def said(isolation, slot, cache_path, **spec):
+async def output_of(isolation, slot, cache_path, **spec):
     """Whether each attempt got through, in a real build box; None where the box has our own uid and is not kept from anything by it."""
     argv = ("{python}", "-I", "-S", "-c", ATTACK, cache_path)
     attack = BoxSpec(box_id=f"cache{slot}", purpose=Purpose.BUILD, argv=argv, limits=LIMITS, slot=slot, **spec)
@@ -119,13 +119,13 @@ async def test_a_build_box_cannot_reach_the_cache(isolation, slot, place):
     cache = ArtifactCache(place / "cache", LIMIT)
     entry = cache.directory / "entries" / KEY
     entry.write_bytes(b"an entry")
-    denied = await said(isolation, slot, str(cache.directory))
+    denied = await output_of(isolation, slot, str(cache.directory))
     if denied is None:
         pytest.skip("boxes of `process` have our own uid here: they are kept from nothing, and it says UNSAFE")
     assert denied == ({"DENIED EACCES", "DENIED ENOENT"} if isolation.NAME == "process" else {"DENIED ENOENT"})
     assert entry.read_bytes() == b"an entry" and len(list(cache.directory.rglob("*"))) == 6
     opened_to_all(cache.directory)
     bound = {} if isolation.NAME == "process" else {"out_dir": cache.directory}
-    assert await said(isolation, slot, "{out}" if bound else str(cache.directory), **bound) == {"THROUGH"}
+    assert await output_of(isolation, slot, "{out}" if bound else str(cache.directory), **bound) == {"THROUGH"}
     ArtifactCache(cache.directory, LIMIT)
     assert stat.S_IMODE(cache.directory.stat().st_mode) == 0o700, "the next server closes it again"

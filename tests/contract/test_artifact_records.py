@@ -20,16 +20,16 @@ async def submitted(ledger):
 
 
 async def names(ledger, submission_id, **options):
-    return [one.name for one in await ledger.artifacts.of(submission_id, **options)]
+    return [artifact_record.name for artifact_record in await ledger.artifacts.of(submission_id, **options)]
 
 
 async def test_files_come_with_the_facts_and_with_the_verdict(ledger):
     """By name, of this submission only."""
-    other, submission_id = await submitted(ledger), await submitted(ledger)
-    for found in (other, submission_id):
-        held = await ledger.lease("w", ttl_s=30)
-        await ledger.append(held, [fakes.ENVIRONMENT, artifact(f"b-{found}"), artifact("c")])
-        await ledger.settle(held, fakes.report(), [artifact("a")])
+    other_id, submission_id = await submitted(ledger), await submitted(ledger)
+    for each_id in (other_id, submission_id):
+        lease = await ledger.lease("w", ttl_s=30)
+        await ledger.append(lease, [fakes.ENVIRONMENT, artifact(f"b-{each_id}"), artifact("c")])
+        await ledger.settle(lease, fakes.report(), [artifact("a")])
     assert await names(ledger, submission_id) == ["a", f"b-{submission_id}", "c"]
     (first, *_) = await ledger.artifacts.of(submission_id)
     assert (first.tool, first.digest, first.size_bytes, first.create_time) == ("ptxas", "a" * 64, 5, START)
@@ -38,13 +38,13 @@ async def test_files_come_with_the_facts_and_with_the_verdict(ledger):
 async def test_only_the_latest_attempt_counts(ledger):
     """Files of an attempt that the grader spoiled are not shown next to those of the one after it."""
     submission_id = await submitted(ledger)
-    held = await ledger.lease("w", ttl_s=30)
-    await ledger.append(held, [artifact("old"), artifact("both")])
-    await ledger.release(held, Failure(reason="SANDBOX_BROKEN", message="no box"))
-    held = await ledger.lease("w", ttl_s=30)
-    await ledger.append(held, [artifact("both", "b" * 64)])
-    await ledger.settle(held, fakes.report())
-    assert [(one.name, one.digest) for one in await ledger.artifacts.of(submission_id)] == [("both", "b" * 64)]
+    lease = await ledger.lease("w", ttl_s=30)
+    await ledger.append(lease, [artifact("old"), artifact("both")])
+    await ledger.release(lease, Failure(reason="SANDBOX_BROKEN", message="no box"))
+    lease = await ledger.lease("w", ttl_s=30)
+    await ledger.append(lease, [artifact("both", "b" * 64)])
+    await ledger.settle(lease, fakes.report())
+    assert [(record.name, record.digest) for record in await ledger.artifacts.of(submission_id)] == [("both", "b" * 64)]
 
 
 async def test_files_expire_and_their_bytes_go(ledger, clock, tmp_path):
@@ -52,8 +52,8 @@ async def test_files_expire_and_their_bytes_go(ledger, clock, tmp_path):
     files = SubmissionFiles(tmp_path / "files", 1 << 20)
     old, shared = files.keep(b"old"), files.keep(b"shared")
     first = await submitted(ledger)
-    held = await ledger.lease("w", ttl_s=30)
-    await ledger.settle(held, fakes.report(), [artifact("o", old), artifact("s", shared)])
+    lease = await ledger.lease("w", ttl_s=30)
+    await ledger.settle(lease, fakes.report(), [artifact("o", old), artifact("s", shared)])
     clock.now = START + timedelta(days=20)
     second = await submitted(ledger)
     await ledger.settle(await ledger.lease("w", ttl_s=30), fakes.report(), [artifact("s", shared)])

@@ -82,8 +82,8 @@ ENTRIES = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def grading() -> AsyncIterator[Grading]:
     """A fleet with the emulated device."""
-    async with grader(isolation="process", lanes=(), artifacts=cache_directory()) as made:
-        yield made
+    async with grader(isolation="process", lanes=(), artifacts=cache_directory()) as instance:
+        yield instance
 
 
 def source_of(problem: Problem, name: str, language: str, verdict: str) -> str:
@@ -91,8 +91,8 @@ def source_of(problem: Problem, name: str, language: str, verdict: str) -> str:
     kernel = KERNEL.format(count=CASES[verdict], sign="-" if "MISMATCH" in verdict else "+")
     match language:
         case "cuda":
-            more = "int64_t b_0, int64_t output_0, " if name == "kernelbench" else ""  # there each tensor has sizes of its own
-            return RAW.format(kernel=kernel, entry=entry_in(problem.spec, language), more=more)
+            sizes = "int64_t b_0, int64_t output_0, " if name == "kernelbench" else ""  # there each tensor has sizes of its own
+            return RAW.format(kernel=kernel, entry=entry_in(problem.spec, language), more=sizes)
         case "torch_extension":
             return EXTENSION.format(kernel=kernel)
         case "tvm_ffi":

@@ -57,19 +57,19 @@ def host(place):
 
 
 @pytest.fixture
-async def made(isolation_name, settings, host):
+async def gpu_isolation(isolation_name, settings, host):
     """Return the isolation, looking for the driver in that tree."""
-    found = make(isolation_name, settings, find_driver=partial(gpu.find_driver, root=host, library_path="", loader_cache=""))
-    yield found
-    await found.sweep()
-    await found.close()
+    instance = make(isolation_name, settings, find_driver=partial(gpu.find_driver, root=host, library_path="", loader_cache=""))
+    yield instance
+    await instance.sweep()
+    await instance.close()
 
 
 def access_to(host):
     return GpuAccess(index=0, uuid="GPU-1", name="none", minor=0, triton_dir=host / "triton")
 
 
-async def lines_of(made, slot, host, code, **changes):
+async def lines_of(gpu_isolation, slot, host, code, **changes):
     """What a box with the GPU prints, once it has ended well."""
     spec = BoxSpec(
         box_id=f"g{os.getpid()}",
@@ -79,17 +79,17 @@ async def lines_of(made, slot, host, code, **changes):
         slot=slot,
         gpu=access_to(host),
     )
-    async with made.start(replace(spec, **changes)) as box:
+    async with gpu_isolation.start(replace(spec, **changes)) as box:
         ended = await box.wait()
     assert ended.cause is BoxCause.EXITED and ended.exit_code == 0, ended
     return ended.output.decode().splitlines()
 
 
-async def test_a_box_opens_its_one_gpu_and_sees_no_other(made, slot, host):
+async def test_a_box_opens_its_one_gpu_and_sees_no_other(gpu_isolation, slot, host):
     """The nodes work, the driver's files and Triton's are there to be read only, and no node can be made. A box without a GPU has none."""
-    if not made.SAFE:
+    if not gpu_isolation.SAFE:
         pytest.skip("a plain process sees the host's own /dev")
-    lines = await lines_of(made, slot, host, LOOK)
+    lines = await lines_of(gpu_isolation, slot, host, LOOK)
     assert lines[0] == "['nvidia-uvm', 'nvidia0', 'nvidiactl']"
     assert lines[1] == r"b'\x00\x00\x00\x00' b'\x00\x00\x00\x00' b''"
     assert lines[2] == f"cuda ['libcuda.so.1', 'libcuda.so.{VERSION}'] ['cuda_utils.so']"
@@ -97,17 +97,17 @@ async def test_a_box_opens_its_one_gpu_and_sees_no_other(made, slot, host):
     assert lines[4] == "Operation not permitted"
     assert lines[5].split()[0] == "True" and lines[5].split()[2] == "False"
     code = "import os; print([n for n in os.listdir('/dev') if n.startswith('nvidia')], os.environ.get('CUDA_VISIBLE_DEVICES'))"
-    assert await lines_of(made, slot, host, code, gpu=None) == ["[] None"]
+    assert await lines_of(gpu_isolation, slot, host, code, gpu=None) == ["[] None"]
 
 
-async def test_a_box_is_told_where_its_gpu_is(made, slot, host):
+async def test_a_box_is_told_where_its_gpu_is(gpu_isolation, slot, host):
     """By the same variables in every isolation."""
     code = "import os; print(*(os.environ[n] for n in ('CUDA_DEVICE_ORDER', 'CUDA_VISIBLE_DEVICES', 'TRITON_LIBCUDA_PATH')))"
-    where = ("0", "/grader/driver") if made.SAFE else ("GPU-1", str(Path(host, "usr/local/nvidia/lib64")))
-    assert await lines_of(made, slot, host, code) == [" ".join(("PCI_BUS_ID", *where))]
+    where = ("0", "/grader/driver") if gpu_isolation.SAFE else ("GPU-1", str(Path(host, "usr/local/nvidia/lib64")))
+    assert await lines_of(gpu_isolation, slot, host, code) == [" ".join(("PCI_BUS_ID", *where))]
 
 
-async def test_the_trial_of_a_gpu_says_what_does_not_work(made, host):
+async def test_the_trial_of_a_gpu_says_what_does_not_work(gpu_isolation, host):
     """Here libcuda is text, so it ends at the loader."""
-    said = await probe.failure(made, access_to(host))
-    assert said is not None and "a box with this GPU ended" in said and "libcuda.so.1" in said
+    failure = await probe.failure(gpu_isolation, access_to(host))
+    assert failure is not None and "a box with this GPU ended" in failure and "libcuda.so.1" in failure

@@ -174,10 +174,10 @@ async def test_cancelling_the_caller_ends_the_box(isolation, slot, marker):
 
 
 async def test_two_boxes_live_at_once_under_two_uids(isolation, slot):
-    with hold_slot(shared_slot_directory()) as other:
+    with hold_slot(shared_slot_directory()) as second_slot:
         async with (
             isolation.start(spec_of(slot, "time.sleep(0.5); print('a', os.getuid())")) as first,
-            isolation.start(spec_of(other, "time.sleep(0.5); print('b', os.getuid())")) as second,
+            isolation.start(spec_of(second_slot, "time.sleep(0.5); print('b', os.getuid())")) as second,
         ):
             endings = await asyncio.gather(first.wait(), second.wait())
             assert [ended.output[:2] for ended in endings] == [b"a ", b"b "]
@@ -350,20 +350,20 @@ async def test_an_image_without_python_is_our_fault_not_the_submissions(place, u
     if not usable_isolations("docker").usable:
         pytest.skip("needs a Docker engine")
     isolation = DockerIsolation(BoxSettings(state_id="image", runtime_dir=place, box_root="image:grader-box:empty"))
-    found = await isolation.check()
+    usability = await isolation.check()
     await isolation.close()
-    assert not found.usable
-    assert "python3" in found.detail
+    assert not usability.usable
+    assert "python3" in usability.detail
 
 
 async def test_automatic_choice_says_what_it_passed_over(place):
     settings = BoxSettings(state_id="auto", runtime_dir=place, docker_host="unix:///nonexistent/docker.sock")
-    isolation, found = await choose("auto", settings)
+    isolation, check = await choose("auto", settings)
     await isolation.close()
     assert isolation.NAME in ("bubblewrap", "process")
-    assert found.detail.startswith(f"{isolation.NAME}: ")
+    assert check.detail.startswith(f"{isolation.NAME}: ")
     assert [
-        warning for warning in found.warnings if warning.startswith("docker is not usable: no Docker engine answers at unix:///nonexistent")
+        warning for warning in check.warnings if warning.startswith("docker is not usable: no Docker engine answers at unix:///nonexistent")
     ]
 
 

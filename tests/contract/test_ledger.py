@@ -39,16 +39,16 @@ async def states(ledger, submission_id):
 async def test_a_submission_survives_reopening(location):
     """What was acknowledged is there for the next server."""
     async with Ledger.open(location) as first:
-        made = await submit(first)
+        submission = await submit(first)
     async with Ledger.open(location) as second:
-        assert await second.get(made.submission_id) == made
+        assert await second.get(submission.submission_id) == submission
 
 
 async def test_the_oldest_is_leased_first_and_only_once(ledger):
     """Two workers never get the same submission."""
     first, second = await submit(ledger), await submit(ledger)
     leases = await asyncio.gather(*(lease(ledger, f"w{index}") for index in range(3)))
-    assert {one.submission.submission_id for one in leases if one} == {first.submission_id, second.submission_id}
+    assert {leased.submission.submission_id for leased in leases if leased} == {first.submission_id, second.submission_id}
     assert leases[0].submission.submission_id == first.submission_id
     assert leases[0].problem == fakes.problem() and leases[0].submission.new.sources == first.new.sources
     await submit(ledger)
@@ -71,11 +71,11 @@ async def test_what_waits_and_runs_is_counted_by_device(ledger):
         await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
     for kind in ("emulated", "cuda:H200"):
         await lease(ledger, device_kinds=(kind,))
-    found = {one.device_kind: (one.queued_count, one.running_count) for one in await ledger.device_demands()}
-    assert found == {"": (0, 1), "emulated": (1, 0), "cuda:H200": (1, 1)}
+    counts = {demand.device_kind: (demand.queued_count, demand.running_count) for demand in await ledger.device_demands()}
+    assert counts == {"": (0, 1), "emulated": (1, 0), "cuda:H200": (1, 1)}
     ended = await ledger.submit(fakes.new_submission(device_kind="cuda:A100"), fakes.problem())
     await ledger.cancel(ended.submission_id)
-    assert "cuda:A100" not in {one.device_kind for one in await ledger.device_demands()}
+    assert "cuda:A100" not in {demand.device_kind for demand in await ledger.device_demands()}
 
 
 READY = ("emulated", "cuda", "cuda:1", "cuda:NVIDIA H200")
@@ -87,9 +87,9 @@ async def test_several_are_leased_and_no_more_are_looked_for(ledger, monkeypatch
     monkeypatch.setattr(transactions, "lease", lambda *arguments: looked.append(1) or usual(*arguments))
     waiting = [await submit(ledger) for _ in range(3)]
     await ledger.submit(fakes.new_submission(device_kind="cuda:7"), fakes.problem())
-    found = [await ledger.lease_some("w", most, ttl_s=30, device_kinds=READY) for most in (2, 8, 8)]
-    assert [[one.submission.submission_id for one in leased] for leased in found] == [
-        [one.submission_id for one in part] for part in (waiting[:2], waiting[2:], [])
+    batches = [await ledger.lease_some("w", limit, ttl_s=30, device_kinds=READY) for limit in (2, 8, 8)]
+    assert [[each_lease.submission.submission_id for each_lease in leased] for leased in batches] == [
+        [submission.submission_id for submission in part] for part in (waiting[:2], waiting[2:], [])
     ]
     assert len(looked) == len(waiting)
 
@@ -97,52 +97,52 @@ async def test_several_are_leased_and_no_more_are_looked_for(ledger, monkeypatch
 @pytest.mark.parametrize("kind", ["cuda:0", "cuda:A100", "cuda:12"])
 async def test_a_submission_waits_in_the_queue_until_its_own_device_is_ready(ledger, kind):
     """Another GPU that is ready does not draw it, and what waits behind it is not kept waiting."""
-    made = await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
+    submission = await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
     behind = await submit(ledger)
     leased = await ledger.lease_some("w", 8, ttl_s=30, device_kinds=READY)
-    assert [one.submission.submission_id for one in leased] == [behind.submission_id]
-    assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
-    assert (await lease(ledger, device_kinds=(*READY, kind))).submission.submission_id == made.submission_id
+    assert [entry.submission.submission_id for entry in leased] == [behind.submission_id]
+    assert (await ledger.get(submission.submission_id)).state is SubmissionState.QUEUED
+    assert (await lease(ledger, device_kinds=(*READY, kind))).submission.submission_id == submission.submission_id
 
 
 async def test_what_asks_for_a_device_that_is_not_here_at_all_is_leased_to_be_refused(ledger):
     """A GPU may have gone while the server was down. The control: where nobody says what there is, it waits."""
-    made = await ledger.submit(fakes.new_submission(device_kind="cuda:A100"), fakes.problem())
+    submission = await ledger.submit(fakes.new_submission(device_kind="cuda:A100"), fakes.problem())
     assert await ledger.lease_some("w", 8, ttl_s=30, device_kinds=READY) == []
     assert await ledger.lease_some("w", 8, ttl_s=30, device_kinds=READY, known_kinds=(*READY, "cuda:NVIDIA A100")) == []  # it is cordoned
     (leased,) = await ledger.lease_some("w", 8, ttl_s=30, device_kinds=READY, known_kinds=READY)
-    assert leased.submission.submission_id == made.submission_id
+    assert leased.submission.submission_id == submission.submission_id
 
 
 async def test_events_count_from_one_without_gaps(ledger):
     """State changes and facts share one sequence, over attempts too."""
-    made = await submit(ledger)
-    held = await lease(ledger)
-    await ledger.append(held, [fakes.ENVIRONMENT, fakes.trial()])
-    await ledger.release(held, FAILURE)
-    held = await lease(ledger)
-    await ledger.append(held, [fakes.measurement()])
-    await ledger.settle(held, fakes.report())
-    assert await sequences(ledger, made.submission_id) == list(range(1, 9))
-    events = await ledger.events(made.submission_id)
+    submission = await submit(ledger)
+    leased = await lease(ledger)
+    await ledger.append(leased, [fakes.ENVIRONMENT, fakes.trial()])
+    await ledger.release(leased, FAILURE)
+    leased = await lease(ledger)
+    await ledger.append(leased, [fakes.measurement()])
+    await ledger.settle(leased, fakes.report())
+    assert await sequences(ledger, submission.submission_id) == list(range(1, 9))
+    events = await ledger.events(submission.submission_id)
     assert [event.fact for event in events if event.fact] == [fakes.ENVIRONMENT, fakes.trial(), fakes.measurement()]
     assert [event.attempt for event in events] == [0, 1, 1, 1, 1, 2, 2, 2]
-    assert await ledger.events(made.submission_id, after=6, limit=1) == events[6:7]
+    assert await ledger.events(submission.submission_id, after=6, limit=1) == events[6:7]
 
 
 async def test_a_verdict_is_recorded_once(ledger):
     """With infinite errors, samples and enums. A second settlement, or anything else under the old lease, is refused."""
-    made = await submit(ledger)
-    held = await lease(ledger)
-    await ledger.settle(held, fakes.report())
-    settled = await ledger.get(made.submission_id)
+    submission = await submit(ledger)
+    leased = await lease(ledger)
+    await ledger.settle(leased, fakes.report())
+    settled = await ledger.get(submission.submission_id)
     assert settled.report == fakes.report() and settled.state is SubmissionState.SUCCEEDED and settled.end_time is not None
-    for late in (ledger.settle(held, fakes.report()), ledger.append(held, [fakes.trial()]), ledger.heartbeat(held, ttl_s=1)):
+    for late in (ledger.settle(leased, fakes.report()), ledger.append(leased, [fakes.trial()]), ledger.heartbeat(leased, ttl_s=1)):
         with pytest.raises(LeaseLost):
             await late
     with pytest.raises(LeaseLost):
-        await ledger.release(held, FAILURE)
-    assert await sequences(ledger, made.submission_id) == [1, 2, 3]
+        await ledger.release(leased, FAILURE)
+    assert await sequences(ledger, submission.submission_id) == [1, 2, 3]
 
 
 async def test_an_old_attempt_can_not_write_over_a_new_one(ledger, clock):
@@ -152,33 +152,33 @@ async def test_an_old_attempt_can_not_write_over_a_new_one(ledger, clock):
     old = await lease(ledger)
     clock.pass_s(31)
     await ledger.expire()
-    new = await lease(ledger)
-    for wrong in (old, replace(new, worker_id="another")):
+    second = await lease(ledger)
+    for wrong in (old, replace(second, worker_id="another")):
         with pytest.raises(LeaseLost):
             await ledger.settle(wrong, fakes.report())
-    await ledger.settle(new, fakes.report())
+    await ledger.settle(second, fakes.report())
 
 
 async def test_a_heartbeat_keeps_a_lease(ledger, clock):
     """Only leases that expired expire."""
-    made = await submit(ledger)
-    held = await lease(ledger)
+    submission = await submit(ledger)
+    leased = await lease(ledger)
     clock.pass_s(20)
-    assert await ledger.heartbeat(held, ttl_s=30) is False
+    assert await ledger.heartbeat(leased, ttl_s=30) is False
     clock.pass_s(20)
     assert await ledger.expire() == []
     clock.pass_s(20)
-    assert [one.submission_id for one in await ledger.expire()] == [made.submission_id]
-    assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
+    assert [expired.submission_id for expired in await ledger.expire()] == [submission.submission_id]
+    assert (await ledger.get(submission.submission_id)).state is SubmissionState.QUEUED
 
 
 async def test_a_heartbeat_that_is_on_its_way_keeps_a_lease(ledger, clock):
     """Leases are looked for that are over while it is written: this one was, and is not any more."""
     await submit(ledger)
-    held = await lease(ledger)
+    leased = await lease(ledger)
     clock.pass_s(31)
-    assert await asyncio.gather(ledger.heartbeat(held, ttl_s=30), ledger.expire()) == [False, []]
-    await ledger.settle(held, fakes.report())
+    assert await asyncio.gather(ledger.heartbeat(leased, ttl_s=30), ledger.expire()) == [False, []]
+    await ledger.settle(leased, fakes.report())
 
 
 @pytest.mark.parametrize("jump_s", [3600, -3600])
@@ -186,18 +186,18 @@ async def test_a_clock_that_is_set_ends_no_lease_of_this_server(location, clock,
     """By the time that passed it ends. Another server goes by the stored time, which the next heartbeat writes anew."""
     elapsed = Seconds()
     async with Ledger.open(location, now=clock, elapsed_s=elapsed) as ledger, Ledger.open(location, now=clock) as another:
-        made = await submit(ledger)
-        held = await lease(ledger)
+        submission = await submit(ledger)
+        leased = await lease(ledger)
         clock.pass_s(jump_s)
         elapsed.now_s = 10
         assert await ledger.expire() == []
-        await ledger.heartbeat(held, ttl_s=30)
+        await ledger.heartbeat(leased, ttl_s=30)
         assert await another.expire() == []
         elapsed.now_s = 41
-        assert [one.submission_id for one in await ledger.expire()] == [made.submission_id]
+        assert [expired.submission_id for expired in await ledger.expire()] == [submission.submission_id]
         await lease(ledger)
         clock.pass_s(31)
-        assert [one.submission_id for one in await another.expire()] == [made.submission_id]
+        assert [expired.submission_id for expired in await another.expire()] == [submission.submission_id]
 
 
 async def test_an_end_is_the_same_time_in_every_zone(location):
@@ -211,16 +211,16 @@ async def test_an_end_is_the_same_time_in_every_zone(location):
 async def test_no_end_is_before_its_start(ledger, clock):
     """Settled, cancelled or failed after the clock was set back; estimates are not negative then."""
     for order in ("settle", "cancel", "fail"):
-        made = await submit(ledger, order)
-        held = await lease(ledger, ttl_s=1e6)
+        submission = await submit(ledger, order)
+        leased = await lease(ledger, ttl_s=1e6)
         clock.pass_s(-3600)
         if order == "settle":
-            await ledger.settle(held, fakes.report())
+            await ledger.settle(leased, fakes.report())
         else:
             if order == "cancel":
-                await ledger.cancel(made.submission_id)
-            await ledger.release(held, replace(FAILURE, final=True))
-        ended = await ledger.get(made.submission_id)
+                await ledger.cancel(submission.submission_id)
+            await ledger.release(leased, replace(FAILURE, final=True))
+        ended = await ledger.get(submission.submission_id)
         assert ended.state.final and ended.end_time == ended.start_time
     waiting = await submit(ledger, "next")
     assert positions(await ledger.queue(), 1)[waiting.submission_id].estimated_s == 0
@@ -240,55 +240,55 @@ async def lose(ledger, clock, count, worker="w1"):
 async def test_findings_are_added_to_the_report_of_the_attempt_that_found_them(ledger):
     """In the row, the judgement, the events and the files; the state, its time and the verdict stay. Of another attempt, or of one that was
     judged again since, nothing is added."""
-    made = await submit(ledger)
-    held = await lease(ledger)
-    await ledger.settle(held, fakes.report())
-    settled = await ledger.get(made.submission_id)
+    submission = await submit(ledger)
+    leased = await lease(ledger)
+    await ledger.settle(leased, fakes.report())
+    settled = await ledger.get(submission.submission_id)
     report = replace(settled.report, summary="more", profile=fakes.PROFILE)
     file = wire.ArtifactFile(name="a", tool="t", digest="d", size_bytes=1)
-    await ledger.amend(replace(held, attempt=2), report, [fakes.PROFILE])
-    assert await ledger.get(made.submission_id) == settled
-    await ledger.amend(held, report, [file, fakes.PROFILE])
-    assert await ledger.get(made.submission_id) == replace(settled, report=report)
-    (judgement,) = await ledger.judgements(made.submission_id)
-    assert judgement.summary == "more" and [artifact.name for artifact in await ledger.artifacts.of(made.submission_id)] == ["a"]
-    numbers = await sequences(ledger, made.submission_id)
+    await ledger.amend(replace(leased, attempt=2), report, [fakes.PROFILE])
+    assert await ledger.get(submission.submission_id) == settled
+    await ledger.amend(leased, report, [file, fakes.PROFILE])
+    assert await ledger.get(submission.submission_id) == replace(settled, report=report)
+    (judgement,) = await ledger.judgements(submission.submission_id)
+    assert judgement.summary == "more" and [artifact.name for artifact in await ledger.artifacts.of(submission.submission_id)] == ["a"]
+    numbers = await sequences(ledger, submission.submission_id)
     assert numbers == list(range(1, len(numbers) + 1))
     assert (await submit(ledger, allow_cached=True)).report.profile == fakes.PROFILE
     await ledger.database.write(lambda connection: connection.execute(sa.update(submissions).values(judgement_count=2)))
-    await ledger.amend(held, settled.report, [fakes.PROFILE])
-    assert await sequences(ledger, made.submission_id) == numbers
+    await ledger.amend(leased, settled.report, [fakes.PROFILE])
+    assert await sequences(ledger, submission.submission_id) == numbers
 
 
 async def test_a_submission_that_met_seven_server_crashes_is_still_graded(ledger, clock):
     """None of them needs to be its fault: each took all that its server had."""
-    made = await submit(ledger)
+    submission = await submit(ledger)
     await lose(ledger, clock, 7)
     await ledger.settle(await lease(ledger), fakes.report())
-    assert (await ledger.get(made.submission_id)).state is SubmissionState.SUCCEEDED
+    assert (await ledger.get(submission.submission_id)).state is SubmissionState.SUCCEEDED
 
 
 async def test_a_submission_that_kills_its_server_each_time_is_failed(ledger, clock):
     """With the eighth lost lease. It says how often it was tried, what happened, and that it may be the cause."""
-    made = await submit(ledger)
+    submission = await submit(ledger)
     await lose(ledger, clock, 8)
-    failed = await ledger.get(made.submission_id)
+    failed = await ledger.get(submission.submission_id)
     assert failed.state is SubmissionState.FAILED and failed.failure.reason == "ATTEMPTS_EXHAUSTED"
     for text in ("no verdict after 8 attempts", "LEASE_LOST", "may be the cause"):
         assert text in failed.failure.message
     assert await lease(ledger) is None
     queued, running = SubmissionState.QUEUED, SubmissionState.RUNNING
-    assert await states(ledger, made.submission_id) == [queued, running] * 8 + [SubmissionState.FAILED]
+    assert await states(ledger, submission.submission_id) == [queued, running] * 8 + [SubmissionState.FAILED]
 
 
 async def test_failures_and_lost_leases_have_limits_of_their_own(ledger, clock):
     """Two of the one and seven of the other are still graded; a third failure is one too many."""
-    made = await submit(ledger)
+    submission = await submit(ledger)
     await lose(ledger, clock, 3)
     for _ in range(2):
         await ledger.release(await lease(ledger), FAILURE)
     await lose(ledger, clock, 4)
-    assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
+    assert (await ledger.get(submission.submission_id)).state is SubmissionState.QUEUED
     failed = await ledger.release(await lease(ledger), FAILURE)
     assert failed.state is SubmissionState.FAILED and "SANDBOX_BROKEN" in failed.failure.message
 
@@ -306,19 +306,19 @@ EXHAUSTED = "no verdict after 3 attempts, the last ended with SANDBOX_BROKEN: no
 )
 async def test_a_failure_counts_once_in_full_or_not_at_all(ledger, count, options, reason, message):
     """It says how often it was tried, and what happened last."""
-    made, failure = await submit(ledger), replace(FAILURE, final=options.get("final", False))
+    submission, failure = await submit(ledger), replace(FAILURE, final=options.get("final", False))
     for _ in range(count):
         await ledger.release(await lease(ledger), failure, counted=options.get("counted", True))
-    failed = await ledger.get(made.submission_id)
+    failed = await ledger.get(submission.submission_id)
     assert failed.state is (SubmissionState.FAILED if reason else SubmissionState.QUEUED)
     assert reason is None or (failed.failure.reason, failed.failure.message) == (reason, message)
 
 
 async def test_the_same_request_id_gives_the_same_submission(ledger):
     """A retried Submit makes nothing new, even when it comes twice at once, or after the queue is full."""
-    made = await asyncio.gather(*(submit(ledger, request_id="r1") for _ in range(4)))
-    assert len({one.submission_id for one in made}) == 1
-    assert (await submit(ledger, request_id="r1", queue_limit=1)).submission_id == made[0].submission_id
+    entries = await asyncio.gather(*(submit(ledger, request_id="r1") for _ in range(4)))
+    assert len({submission.submission_id for submission in entries}) == 1
+    assert (await submit(ledger, request_id="r1", queue_limit=1)).submission_id == entries[0].submission_id
     assert await fakes.queued_count(ledger) == 1
     with pytest.raises(RequestIdReused):  # nobody gets somebody else's verdict by a reused id
         await submit(ledger, "wrong", request_id="r1")
@@ -340,13 +340,13 @@ async def submit_as(ledger, user, limit=2, **options):
 
 async def test_one_user_fills_its_share_of_the_queue_only(ledger):
     """Others find room; what runs does not count; and the refusal changes nothing, so that a cancelled one gives its place back."""
-    made = [await submit_as(ledger, "bob", request_id=f"r{index}") for index in range(2)]
+    entries = [await submit_as(ledger, "bob", request_id=f"r{index}") for index in range(2)]
     with pytest.raises(QueueShareUsed) as caught:
         await submit_as(ledger, "bob")
     assert caught.value.limit == 2 and await fakes.queued_count(ledger) == 2
-    assert (await submit_as(ledger, "bob", request_id="r1")).submission_id == made[1].submission_id  # a retry
+    assert (await submit_as(ledger, "bob", request_id="r1")).submission_id == entries[1].submission_id  # a retry
     await submit_as(ledger, "alice")
-    await ledger.cancel(made[0].submission_id)
+    await ledger.cancel(entries[0].submission_id)
     await submit_as(ledger, "bob")
     await lease(ledger)
     await submit_as(ledger, "bob")
@@ -365,62 +365,62 @@ async def test_without_a_share_one_user_fills_the_queue(ledger):
 async def test_a_share_holds_where_many_come_at_once(ledger):
     """As many as may, and no more."""
     answers = await asyncio.gather(*(submit_as(ledger, "bob") for _ in range(12)), return_exceptions=True)
-    assert sorted(type(one).__name__ for one in answers) == ["QueueShareUsed"] * 10 + ["Submission"] * 2
+    assert sorted(type(answer).__name__ for answer in answers) == ["QueueShareUsed"] * 10 + ["Submission"] * 2
 
 
 async def test_a_queued_submission_is_cancelled_at_once(ledger):
     """And never leased afterwards."""
-    made = await submit(ledger)
-    assert (await ledger.cancel(made.submission_id)).state is SubmissionState.CANCELLED
+    submission = await submit(ledger)
+    assert (await ledger.cancel(submission.submission_id)).state is SubmissionState.CANCELLED
     assert await lease(ledger) is None
     with pytest.raises(AlreadyFinished):
-        await ledger.cancel(made.submission_id)
+        await ledger.cancel(submission.submission_id)
 
 
 @pytest.mark.parametrize("end", ["released", "server_died", "settled"])
 async def test_a_running_submission_is_cancelled_by_its_worker(ledger, end):
     """The heartbeat tells it. The wish survives the worker; a verdict that came before stands."""
-    made = await submit(ledger)
-    held = await lease(ledger)
-    stopping = await ledger.cancel(made.submission_id)
+    submission = await submit(ledger)
+    leased = await lease(ledger)
+    stopping = await ledger.cancel(submission.submission_id)
     assert (stopping.state, stopping.cancel_requested) == (SubmissionState.RUNNING, True)
-    assert await ledger.heartbeat(held, ttl_s=30) is True
+    assert await ledger.heartbeat(leased, ttl_s=30) is True
     match end:
         case "released":
-            await ledger.release(held, FAILURE, counted=False)
+            await ledger.release(leased, FAILURE, counted=False)
         case "server_died":
             await ledger.reclaim_all()
         case "settled":
-            await ledger.settle(held, fakes.report())
+            await ledger.settle(leased, fakes.report())
     state = SubmissionState.SUCCEEDED if end == "settled" else SubmissionState.CANCELLED
-    assert (await ledger.get(made.submission_id)).state is state
+    assert (await ledger.get(submission.submission_id)).state is state
 
 
 async def test_a_submission_keeps_the_problem_that_it_was_made_for(ledger):
     """A changed problem is another problem, for younger submissions only."""
-    made = await submit(ledger)
+    submission = await submit(ledger)
     await ledger.submit(fakes.new_submission(), fakes.problem(digest="f" * 64))
-    assert (await lease(ledger)).problem.digest == made.problem_digest == "d" * 64
+    assert (await lease(ledger)).problem.digest == submission.problem_digest == "d" * 64
     assert (await lease(ledger)).problem.digest == "f" * 64
 
 
 async def test_pages_are_newest_first_and_complete(ledger):
     """Following the pages gives every submission once, also while new ones come in."""
-    made = [(await submit(ledger)).submission_id for _ in range(5)]
+    submission_ids = [(await submit(ledger)).submission_id for _ in range(5)]
     first, before = await ledger.page(size=2)
     await submit(ledger)
     second, before = await ledger.page(size=2, before=before)
     third, last = await ledger.page(size=2, before=before)
-    assert [one.submission_id for one in (*first, *second, *third)] == made[::-1] and last is None
+    assert [submission.submission_id for submission in (*first, *second, *third)] == submission_ids[::-1] and last is None
 
 
 async def test_every_write_tells_those_who_wait(ledger):
     """A watcher is woken by lease, fact and settlement."""
-    made = await submit(ledger)
-    with ledger.changes.of(made.submission_id) as changed:
-        held = await lease(ledger)
+    submission = await submit(ledger)
+    with ledger.changes.of(submission.submission_id) as changed:
+        leased = await lease(ledger)
         assert changed.is_set()
-        for write in (ledger.append(held, [wire.Finished(job_id="j")]), ledger.settle(held, fakes.report())):
+        for write in (ledger.append(leased, [wire.Finished(job_id="j")]), ledger.settle(leased, fakes.report())):
             changed.clear()
             await write
             assert changed.is_set()

@@ -34,19 +34,19 @@ async def submit(ledger):
 @pytest.mark.slow
 async def test_a_database_that_crashed_is_busy_and_then_used_again(postgres, url):
     """Reads and writes say LedgerBusy while it is away; afterwards all that was acknowledged is there, and news are heard again."""
-    async with opened(url, 0.2) as ledger, opened(url, 0.2) as other:
+    async with opened(url, 0.2) as ledger, opened(url, 0.2) as second:
         before = await submit(ledger)
-        held = await ledger.lease("w1", ttl_s=60)
+        lease = await ledger.lease("w1", ttl_s=60)
         heard = asyncio.Queue()
-        with other.changes.elsewhere(heard.put_nowait):
+        with second.changes.elsewhere(heard.put_nowait):
             postgres.stop()
             try:
-                for call in (submit(ledger), ledger.get(before), ledger.heartbeat(held, ttl_s=60), ledger.settle(held, fakes.report())):
+                for call in (submit(ledger), ledger.get(before), ledger.heartbeat(lease, ttl_s=60), ledger.settle(lease, fakes.report())):
                     with pytest.raises(LedgerBusy):
                         await call
             finally:
                 postgres.start()
-            await ledger.settle(held, fakes.report())
+            await ledger.settle(lease, fakes.report())
             async with asyncio.timeout(SOON_S):
                 while (await heard.get()).kind is not NewsKind.MISSED:
                     pass
@@ -60,14 +60,14 @@ async def test_a_restart_of_the_database_goes_unnoticed(postgres, url):
     """Calls that come while it is away wait for a while; none is lost and none is written twice."""
     async with opened(url, 120) as ledger:
         held_id = await submit(ledger)
-        held = await ledger.lease("w1", ttl_s=60)
+        lease = await ledger.lease("w1", ttl_s=60)
         postgres.stop()
-        calls = [asyncio.create_task(one) for one in (submit(ledger), ledger.append(held, [fakes.trial()]), ledger.get(held_id))]
+        calls = [asyncio.create_task(call) for call in (submit(ledger), ledger.append(lease, [fakes.trial()]), ledger.get(held_id))]
         await asyncio.to_thread(postgres.start)
-        made, _, read = await asyncio.wait_for(asyncio.gather(*calls), SOON_S)
+        submission_id, _, read = await asyncio.wait_for(asyncio.gather(*calls), SOON_S)
         assert read.submission_id == held_id and await fakes.queued_count(ledger) == 1
         assert [event.sequence for event in await ledger.events(held_id)] == [1, 2, 3]
-        assert (await ledger.lease("w1", ttl_s=60)).submission.submission_id == made
+        assert (await ledger.lease("w1", ttl_s=60)).submission.submission_id == submission_id
 
 
 async def test_a_database_that_is_not_there_is_named_when_a_server_starts(tmp_path):
@@ -89,8 +89,8 @@ async def test_the_time_is_the_databases(postgres, url):
         connection.execute(f'ALTER DATABASE "{name}" SET search_path = public, hour_ahead, pg_catalog')
     try:
         async with Ledger.open(url) as ledger:
-            made = await ledger.get(await submit(ledger))
-        assert timedelta(minutes=59) < made.create_time - datetime.now(UTC) < timedelta(minutes=61)
+            submission = await ledger.get(await submit(ledger))
+        assert timedelta(minutes=59) < submission.create_time - datetime.now(UTC) < timedelta(minutes=61)
     finally:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f'ALTER DATABASE "{name}" RESET search_path')

@@ -39,8 +39,8 @@ async def two_servers(url):
 
 
 async def submit(ledger, count=1, **options):
-    made = await asyncio.gather(*(ledger.submit(fakes.new_submission(), fakes.problem(), **options) for _ in range(count)))
-    return [one.submission_id for one in made]
+    entries = await asyncio.gather(*(ledger.submit(fakes.new_submission(), fakes.problem(), **options) for _ in range(count)))
+    return [submission.submission_id for submission in entries]
 
 
 async def outcomes(*calls):
@@ -57,33 +57,33 @@ async def whole(ledger, submission_ids):
 @pytest.mark.slow
 async def test_two_hundred_submissions_are_leased_once_each(pair):
     """Eight workers on two ledgers, none told what the others take, and all of it is settled."""
-    made = await submit(pair[0], 100) + await submit(pair[1], 100)
-    taken = []
+    submission_ids = await submit(pair[0], 100) + await submit(pair[1], 100)
+    leased_ids = []
 
     async def work(ledger, worker_id):
-        while (held := await ledger.lease(worker_id, ttl_s=60)) is not None:
-            taken.append(held.submission.submission_id)
-            await ledger.append(held, [fakes.ENVIRONMENT, fakes.trial()])
-            await ledger.settle(held, fakes.report())
+        while (lease := await ledger.lease(worker_id, ttl_s=60)) is not None:
+            leased_ids.append(lease.submission.submission_id)
+            await ledger.append(lease, [fakes.ENVIRONMENT, fakes.trial()])
+            await ledger.settle(lease, fakes.report())
 
     await asyncio.gather(*(work(pair[index % 2], f"w{index}") for index in range(8)))
-    assert Counter(taken) == Counter(made)
-    await whole(pair[0], made[::10])
+    assert Counter(leased_ids) == Counter(submission_ids)
+    await whole(pair[0], submission_ids[::10])
 
 
 async def test_a_lease_passes_over_what_another_transaction_holds(url):
     """Two that lease at the same moment, without the lock that keeps them apart, get two submissions, and neither waits."""
     async with Ledger.open(url) as ledger:
-        made = await submit(ledger, 3)
+        submission_ids = await submit(ledger, 3)
         opened = engine(url)
         with opened.connect() as first, opened.connect() as second:
             until = datetime(2999, 1, 1, tzinfo=UTC)
-            leases = [transactions.lease(one, datetime.now(UTC), "w", until, ("",)) for one in (first, second)]
+            leases = [transactions.lease(connection, datetime.now(UTC), "w", until, ("",)) for connection in (first, second)]
             leases.append(await ledger.lease("w", ttl_s=60))
             first.commit()
             second.rollback()
         opened.dispose()
-        assert [one.submission.submission_id for one in leases] == await in_order(ledger, made)
+        assert [lease.submission.submission_id for lease in leases] == await in_order(ledger, submission_ids)
         again = await ledger.lease("w", ttl_s=60)
         assert again.submission.submission_id == leases[1].submission.submission_id
         assert await ledger.lease("w", ttl_s=60) is None
@@ -91,20 +91,20 @@ async def test_a_lease_passes_over_what_another_transaction_holds(url):
 
 async def in_order(ledger, submission_ids):
     """As they were taken in, which is not always as they were sent."""
-    newest_first = [one.submission_id for one in (await ledger.page(size=100))[0]]
-    return [one for one in newest_first[::-1] if one in submission_ids]
+    newest_first = [submission.submission_id for submission in (await ledger.page(size=100))[0]]
+    return [submission_id for submission_id in newest_first[::-1] if submission_id in submission_ids]
 
 
 async def test_one_request_at_two_servers_makes_one_submission(pair):
     """A client that was cut off asks the other server, while the first still writes."""
-    made = await asyncio.gather(*(submit(pair[index % 2], request_id="r1") for index in range(12)))
-    assert len({one for (one,) in made}) == 1 and await fakes.queued_count(pair[0]) == 1
+    batches = await asyncio.gather(*(submit(pair[index % 2], request_id="r1") for index in range(12)))
+    assert len({submission_id for (submission_id,) in batches}) == 1 and await fakes.queued_count(pair[0]) == 1
 
 
 async def test_the_queue_limit_holds_for_all_servers_together(pair):
     """Thirty at once, five places: five are taken, and the others are refused."""
     answers = await outcomes(*(submit(pair[index % 2], queue_limit=5) for index in range(30)))
-    assert Counter(type(one) for one in answers) == {list: 5, QueueFull: 25}
+    assert Counter(type(answer) for answer in answers) == {list: 5, QueueFull: 25}
     assert await fakes.queued_count(pair[0]) == 5
 
 
@@ -114,10 +114,10 @@ def test_without_the_lock_the_queue_limit_would_not_hold(url):
     def take(connection, name):
         transactions.submit(connection, datetime.now(UTC), name, fakes.new_submission(), fakes.problem(), "", 2, AdmissionPolicy())
 
-    made = engine(url)
-    with made.begin() as connection:
+    database = engine(url)
+    with database.begin() as connection:
         take(connection, "before")
-    with made.connect() as first, made.connect() as second:
+    with database.connect() as first, database.connect() as second:
         take(first, "a")
         take(second, "b")
         first.commit()
@@ -128,18 +128,18 @@ def test_without_the_lock_the_queue_limit_would_not_hold(url):
         second.execute(sa.text("SET LOCAL lock_timeout = '50ms'"))
         with pytest.raises(sa.exc.OperationalError, match="lock timeout"):
             second.exec_driver_sql(WRITE_ALONE)
-    made.dispose()
+    database.dispose()
 
 
 async def test_a_reaper_and_a_heartbeat_never_both_win(pair):
     """A lease that was kept alive is not taken away, and one that was taken away is not kept alive."""
-    made = await submit(pair[0], 20)
-    held = [await pair[0].lease("w1", ttl_s=-1) for _ in made]
-    beats = [pair[0].heartbeat(one, ttl_s=60) for one in held]
+    submission_ids = await submit(pair[0], 20)
+    leases = [await pair[0].lease("w1", ttl_s=-1) for _ in submission_ids]
+    beats = [pair[0].heartbeat(lease, ttl_s=60) for lease in leases]
     answers = await outcomes(*beats[:10], pair[1].expire(), *beats[10:])
     ended = answers.pop(10)
-    lost = {one.submission.submission_id for one, answer in zip(held, answers, strict=True) if isinstance(answer, LeaseLost)}
-    assert lost == {one.submission_id for one in ended}
+    lost = {lease.submission.submission_id for lease, answer in zip(leases, answers, strict=True) if isinstance(answer, LeaseLost)}
+    assert lost == {submission.submission_id for submission in ended}
     assert {type(answer) for answer in answers} <= {bool, LeaseLost}
     assert await pair[0].expire() == []
 
@@ -148,82 +148,83 @@ async def test_a_reaper_leaves_alone_whose_row_is_being_written(url):
     """A heartbeat that is under way counts, although nobody can see it yet; without it the lease is taken."""
     async with Ledger.open(url) as ledger:
         await submit(ledger)
-        held = await ledger.lease("w1", ttl_s=-1)
-        made = engine(url)
-        with made.begin() as beating:
-            transactions.heartbeat(beating, held, held.submission.create_time.replace(year=2999))
+        lease = await ledger.lease("w1", ttl_s=-1)
+        database = engine(url)
+        with database.begin() as beating:
+            transactions.heartbeat(beating, lease, lease.submission.create_time.replace(year=2999))
             assert await ledger.expire() == []
         assert await ledger.expire() == []
-        made.dispose()
-        await ledger.heartbeat(held, ttl_s=-1)
+        database.dispose()
+        await ledger.heartbeat(lease, ttl_s=-1)
         assert len(await ledger.expire()) == 1
 
 
 async def test_a_verdict_and_a_reaper_never_both_win(pair):
     """What was settled stays settled, what was taken away is graded again, and no event is lost or doubled."""
-    made = await submit(pair[0], 20)
-    held = [await pair[0].lease("w1", ttl_s=-1) for _ in made]
-    *settled, _, _ = await outcomes(*(pair[0].settle(one, fakes.report()) for one in held), pair[1].expire(), pair[1].expire())
-    states = {one.submission_id: one.state for one in (await pair[0].page(size=100))[0]}
-    for one, answer in zip(held, settled, strict=True):
+    submission_ids = await submit(pair[0], 20)
+    leases = [await pair[0].lease("w1", ttl_s=-1) for _ in submission_ids]
+    verdicts = [pair[0].settle(entry, fakes.report()) for entry in leases]
+    *settled, _, _ = await outcomes(*verdicts, pair[1].expire(), pair[1].expire())
+    states = {submission.submission_id: submission.state for submission in (await pair[0].page(size=100))[0]}
+    for lease, answer in zip(leases, settled, strict=True):
         wanted = SubmissionState.QUEUED if isinstance(answer, LeaseLost) else SubmissionState.SUCCEEDED
-        assert states[one.submission.submission_id] is wanted
-    await whole(pair[0], made)
+        assert states[lease.submission.submission_id] is wanted
+    await whole(pair[0], submission_ids)
 
 
 async def test_a_cancellation_and_a_lease_never_miss_each_other(pair):
     """A cancel that answers RUNNING reaches the worker; one that answers CANCELLED is of a submission that was never leased."""
-    made = await submit(pair[0], 20)
-    leases = [pair[1].lease("w1", ttl_s=60) for _ in made]
-    answers = await outcomes(*(call for both in zip(map(pair[0].cancel, made), leases, strict=True) for call in both))
-    held = {one.submission.submission_id: one for one in answers[1::2] if one is not None}
-    for submission_id, answer in zip(made, answers[::2], strict=True):
-        assert (answer.state is SubmissionState.RUNNING) == (submission_id in held)
-        if submission_id in held:
-            assert await pair[1].heartbeat(held[submission_id], ttl_s=60) is True
+    submission_ids = await submit(pair[0], 20)
+    leases = [pair[1].lease("w1", ttl_s=60) for _ in submission_ids]
+    answers = await outcomes(*(call for both in zip(map(pair[0].cancel, submission_ids), leases, strict=True) for call in both))
+    by_id = {lease.submission.submission_id: lease for lease in answers[1::2] if lease is not None}
+    for submission_id, answer in zip(submission_ids, answers[::2], strict=True):
+        assert (answer.state is SubmissionState.RUNNING) == (submission_id in by_id)
+        if submission_id in by_id:
+            assert await pair[1].heartbeat(by_id[submission_id], ttl_s=60) is True
 
 
 async def test_a_cancellation_and_a_verdict_never_both_win(pair):
     """Who is refused is refused because there is a verdict."""
-    made = await submit(pair[0], 20)
-    held = [await pair[0].lease("w1", ttl_s=60) for _ in made]
-    calls = [call for one in held for call in (pair[1].cancel(one.submission.submission_id), pair[0].settle(one, fakes.report()))]
+    submission_ids = await submit(pair[0], 20)
+    leases = [await pair[0].lease("w1", ttl_s=60) for _ in submission_ids]
+    calls = [call for lease in leases for call in (pair[1].cancel(lease.submission.submission_id), pair[0].settle(lease, fakes.report()))]
     answers = await outcomes(*calls)
-    assert {type(one) for one in answers[::2]} <= {Submission, AlreadyFinished}
-    assert {one.state for one in (await pair[0].page(size=100))[0]} == {SubmissionState.SUCCEEDED}
+    assert {type(answer) for answer in answers[::2]} <= {Submission, AlreadyFinished}
+    assert {submission.state for submission in (await pair[0].page(size=100))[0]} == {SubmissionState.SUCCEEDED}
 
 
 async def test_facts_that_are_written_at_once_are_counted_without_gaps(pair):
     """The counter is the row's, and whoever holds the row counts."""
-    (made,) = await submit(pair[0])
-    held = await pair[0].lease("w1", ttl_s=60)
-    await asyncio.gather(*(pair[index % 2].append(held, [fakes.trial(), fakes.trial()]) for index in range(20)))
-    assert [event.sequence for event in await pair[0].events(made)] == list(range(1, 43))
+    (submission_id,) = await submit(pair[0])
+    lease = await pair[0].lease("w1", ttl_s=60)
+    await asyncio.gather(*(pair[index % 2].append(lease, [fakes.trial(), fakes.trial()]) for index in range(20)))
+    assert [event.sequence for event in await pair[0].events(submission_id)] == list(range(1, 43))
 
 
 async def test_a_starting_server_takes_only_its_own_leases(pair):
     """What another server runs goes on; only the ids of one's own workers begin so."""
     mine, _ = await submit(pair[0], 2)
     await pair[0].lease("here-1", ttl_s=60)
-    held = await pair[1].lease("there-1", ttl_s=60)
-    assert [one.submission_id for one in await pair[0].reclaim_all("here-")] == [mine]
-    await pair[1].settle(held, fakes.report())
+    lease = await pair[1].lease("there-1", ttl_s=60)
+    assert [submission.submission_id for submission in await pair[0].reclaim_all("here-")] == [mine]
+    await pair[1].settle(lease, fakes.report())
 
 
 async def test_a_watcher_at_another_server_is_woken(two_servers):
     """By every write, and a server does not hear itself."""
     writer, reader = two_servers
-    own = []
-    (made,) = await submit(writer)
-    with reader.changes.of(made) as changed, writer.changes.elsewhere(own.append):
-        reader.changes.follow([made])
-        held = await writer.lease("w1", ttl_s=60)
-        for write in (None, writer.append(held, [fakes.trial()]), writer.release(held, FAILURE, counted=False)):
+    own_news = []
+    (submission_id,) = await submit(writer)
+    with reader.changes.of(submission_id) as changed, writer.changes.elsewhere(own_news.append):
+        reader.changes.follow([submission_id])
+        lease = await writer.lease("w1", ttl_s=60)
+        for write in (None, writer.append(lease, [fakes.trial()]), writer.release(lease, FAILURE, counted=False)):
             if write is not None:
                 await write
             await asyncio.wait_for(changed.wait(), SOON_S)
             changed.clear()
-    assert [news for news in own if news.kind is not NewsKind.MISSED] == []
+    assert [news for news in own_news if news.kind is not NewsKind.MISSED] == []
 
 
 async def test_other_servers_hear_only_of_what_they_follow(two_servers):
@@ -233,9 +234,9 @@ async def test_other_servers_hear_only_of_what_they_follow(two_servers):
     writer.changes.takes = lambda device_kind: True
     with reader.changes.elsewhere(heard.put_nowait):
         quiet, followed = await submit(writer, 2)
-        for held in await writer.lease_some("w1", 2, ttl_s=60):
-            await writer.append(held, [fakes.trial()])
-            await writer.settle(held, fakes.report())
+        for lease in await writer.lease_some("w1", 2, ttl_s=60):
+            await writer.append(lease, [fakes.trial()])
+            await writer.settle(lease, fakes.report())
         reader.changes.follow([followed])
         while (news := await asyncio.wait_for(heard.get(), SOON_S)).kind is NewsKind.MISSED:
             pass
@@ -248,12 +249,12 @@ async def test_other_servers_hear_only_of_what_they_follow(two_servers):
 async def test_a_change_that_began_before_one_followed_is_told_after_its_commit(two_servers):
     """Its transaction told nobody, for nobody followed; the reader may have looked before the commit."""
     writer, reader = two_servers
-    (made,) = await submit(writer)
-    writer.changes.receive(f"another {NewsKind.FOLLOWED} {made}")
-    with reader.changes.of(made) as changed:
+    (submission_id,) = await submit(writer)
+    writer.changes.receive(f"another {NewsKind.FOLLOWED} {submission_id}")
+    with reader.changes.of(submission_id) as changed:
         await asyncio.wait_for(changed.wait(), SOON_S)  # what had changed by then
         changed.clear()
-        writer.changes.notify(made)  # as after a commit
+        writer.changes.notify(submission_id)  # as after a commit
         await asyncio.wait_for(changed.wait(), SOON_S)
 
 
@@ -261,7 +262,7 @@ async def test_a_server_that_missed_news_keeps_nothing_to_itself(two_servers):
     """Others may have said what they follow meanwhile: they look again, and hear of all that was made before."""
     writer, reader = two_servers
     heard = asyncio.Queue()
-    (made,) = await submit(writer)
+    (submission_id,) = await submit(writer)
     with reader.changes.elsewhere(heard.put_nowait):
         writer.changes.miss()
         while (await asyncio.wait_for(heard.get(), SOON_S)).kind is not NewsKind.MISSED:
@@ -269,7 +270,7 @@ async def test_a_server_that_missed_news_keeps_nothing_to_itself(two_servers):
         await writer.lease("w1", ttl_s=60)
         while (news := await asyncio.wait_for(heard.get(), SOON_S)).kind is not NewsKind.CHANGED:
             pass
-    assert news.submission_id == made
+    assert news.submission_id == submission_id
 
 
 async def test_listening_goes_on_after_its_connection_was_cut(url):
@@ -279,21 +280,21 @@ async def test_listening_goes_on_after_its_connection_was_cut(url):
         with reader.changes.elsewhere(heard.put_nowait):
             rows(url, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}'")
             assert (await asyncio.wait_for(heard.get(), SOON_S)).kind is NewsKind.MISSED
-            (made,) = await submit(writer)
+            (submission_id,) = await submit(writer)
             while (news := await asyncio.wait_for(heard.get(), SOON_S)).kind is NewsKind.MISSED:  # the writer's was cut, too
                 pass
-    assert (news.kind, news.submission_id) == (NewsKind.QUEUED, made)
+    assert (news.kind, news.submission_id) == (NewsKind.QUEUED, submission_id)
 
 
 async def test_no_text_of_a_kernel_can_keep_a_verdict_from_being_written(location):
     """PostgreSQL refuses NUL, UTF-8 has no half of a surrogate pair, and a column has a width."""
     async with Ledger.open(location) as ledger:
-        (made,) = await submit(ledger)
-        held = await ledger.lease("w1", ttl_s=60)
-        await ledger.append(held, [replace(fakes.trial(), message="a\0b\udc80")])
+        (submission_id,) = await submit(ledger)
+        lease = await ledger.lease("w1", ttl_s=60)
+        await ledger.append(lease, [replace(fakes.trial(), message="a\0b\udc80")])
         report = replace(fakes.report(), summary="a\0b\udc80c", reason="R" * 100, output="x\0\udc80", flags=("F" * 300, "G" * 300))
-        await ledger.settle(held, report)
-        settled = await ledger.get(made)
+        await ledger.settle(lease, report)
+        settled = await ledger.get(submission_id)
     assert settled.report == report
     (listed,) = rows_of(location, sa.select(submissions.c.summary, submissions.c.reason))
     assert tuple(listed) == ("a\N{REPLACEMENT CHARACTER}b?c", "R" * 64)
@@ -302,11 +303,11 @@ async def test_no_text_of_a_kernel_can_keep_a_verdict_from_being_written(locatio
 async def test_what_no_column_can_hold_is_not_found(location):
     """A name with NUL, and a number that is too large, are nobody's: no error of ours."""
     async with Ledger.open(location) as ledger:
-        (made,) = await submit(ledger)
+        (submission_id,) = await submit(ledger)
         for wrong in ("a\0b", "x" * 10_000):
             with pytest.raises(SubmissionNotFound):
                 await ledger.get(wrong)
-        assert await ledger.events(made, after=2**62) == []
+        assert await ledger.events(submission_id, after=2**62) == []
         assert len((await ledger.page(size=5, before=2**62))[0]) == 1
 
 

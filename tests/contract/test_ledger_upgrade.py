@@ -41,9 +41,9 @@ def empty(request, tmp_path):
 @pytest.fixture
 def opened(empty):
     """An engine on it."""
-    made = sqlite.engine(empty, "BEGIN IMMEDIATE") if not isinstance(empty, str) else postgres_engine(empty)
-    yield made
-    made.dispose()
+    database = sqlite.engine(empty, "BEGIN IMMEDIATE") if not isinstance(empty, str) else postgres_engine(empty)
+    yield database
+    database.dispose()
 
 
 def set_version(connection, version):
@@ -106,13 +106,13 @@ async def upgraded(empty, opened):
 async def test_submissions_of_the_first_version_are_all_there(upgraded):
     """In their states, with sources, problem and times, and as the API shows them."""
     for row in FIRST_VERSION["submissions"]:
-        kept = await upgraded.get(row["submission_id"])
-        shown = messages.submission_to_proto(kept, Redactor.for_problem(await upgraded.problem(kept.problem_digest)), full=True)
+        submission = await upgraded.get(row["submission_id"])
+        shown = messages.submission_to_proto(submission, Redactor.for_problem(await upgraded.problem(submission.problem_digest)), full=True)
         assert submission_pb2.SubmissionState.Name(shown.state) == f"SUBMISSION_STATE_{row['state'].upper()}"
-        assert [{"path": one.path, "content": one.content} for one in shown.sources] == json.loads(row["sources"])
-        assert kept.create_time == datetime.fromisoformat(row["create_time"]).replace(tzinfo=UTC)
-        assert (kept.attempt_count, kept.new.user, kept.new.competition_id) == (row["attempt"], "", "")
-    assert [one.submission_id for one in (await upgraded.page(size=9))[0]] == list(STATES)[::-1]
+        assert [{"path": source.path, "content": source.content} for source in shown.sources] == json.loads(row["sources"])
+        assert submission.create_time == datetime.fromisoformat(row["create_time"]).replace(tzinfo=UTC)
+        assert (submission.attempt_count, submission.new.user, submission.new.competition_id) == (row["attempt"], "", "")
+    assert [entry.submission_id for entry in (await upgraded.page(size=9))[0]] == list(STATES)[::-1]
     assert (await upgraded.get("broken")).failure.reason == "ATTEMPTS_EXHAUSTED"
     (row,) = FIRST_VERSION["problems"]  # what they were judged by is what they will be judged by again
     assert contains(json.loads(records.to_text(await upgraded.problem(row["digest"]))), json.loads(row["document"]))
@@ -120,19 +120,19 @@ async def test_submissions_of_the_first_version_are_all_there(upgraded):
 
 async def test_a_report_and_events_of_the_first_version_read_as_before(upgraded):
     """Infinite errors and samples too, and it counts as one judgement; facts and states in order, as a watch sends them."""
-    kept, before = await upgraded.get("graded"), json.loads(GRADED["report"])
-    assert contains(json.loads(records.to_text(kept.report)), before) and before["trials"][0]["max_absolute_error"] == float("inf")
-    mask = Redactor.for_problem(await upgraded.problem(kept.problem_digest))
-    shown = messages.submission_to_proto(kept, mask, full=True)
+    submission, before = await upgraded.get("graded"), json.loads(GRADED["report"])
+    assert contains(json.loads(records.to_text(submission.report)), before) and before["trials"][0]["max_absolute_error"] == float("inf")
+    mask = Redactor.for_problem(await upgraded.problem(submission.problem_digest))
+    shown = messages.submission_to_proto(submission, mask, full=True)
     assert shown.report.verdict == report_pb2.VERDICT_ACCEPTED and len(shown.report.measurements) == 2
-    judgements = await upgraded.judgements("graded")
-    assert [(one.sequence, one.verdict, one.summary) for one in judgements] == [(1, Verdict.ACCEPTED, GRADED["summary"])]
+    (judgement,) = await upgraded.judgements("graded")
+    assert (judgement.sequence, judgement.verdict, judgement.summary) == (1, Verdict.ACCEPTED, GRADED["summary"])
     assert await upgraded.judgements("waiting") == []
     events = await upgraded.events("graded")
     rows = [row for row in FIRST_VERSION["events"] if row["number"] == GRADED["number"]]
     assert [event.state and event.state.value for event in events] == [row["state"] for row in rows]
     assert all(contains(wire.as_json(event.fact), json.loads(row["fact"])) for event, row in zip(events, rows, strict=True) if event.fact)
-    shown = [messages.event_to_proto(event, kept, mask) for event in events]
+    shown = [messages.event_to_proto(event, submission, mask) for event in events]
     assert shown[-1].submission.report.verdict == report_pb2.VERDICT_ACCEPTED and shown[-1].sequence == GRADED["event_count"]
 
 
@@ -152,30 +152,30 @@ def test_compressed_texts_of_earlier_versions_stay_readable():
 
 async def test_what_waited_in_the_first_version_is_graded(upgraded):
     """The queue goes on, a request that is sent again finds its submission, and new ones get new numbers."""
-    assert [one.submission_id for one in await upgraded.expire()] == ["taken"]
+    assert [expired.submission_id for expired in await upgraded.expire()] == ["taken"]
     again = await upgraded.submit(fakes.new_submission(), fakes.problem(), request_id="r-waiting")
     assert again.submission_id == "waiting"
-    new = await upgraded.submit(fakes.new_submission(), fakes.problem())
-    taken = [await upgraded.lease("w2", ttl_s=60) for _ in range(3)]
-    assert {one.submission.submission_id for one in taken} == {"waiting", "taken", new.submission_id}
-    await upgraded.settle(taken[0], fakes.report())
-    assert [one.sequence for one in await upgraded.judgements(taken[0].submission.submission_id)] == [1]
+    submission = await upgraded.submit(fakes.new_submission(), fakes.problem())
+    leases = [await upgraded.lease("w2", ttl_s=60) for _ in range(3)]
+    assert {lease.submission.submission_id for lease in leases} == {"waiting", "taken", submission.submission_id}
+    await upgraded.settle(leases[0], fakes.report())
+    assert [judgement.sequence for judgement in await upgraded.judgements(leases[0].submission.submission_id)] == [1]
 
 
 def test_an_upgrade_makes_the_tables_that_a_new_ledger_has(opened):
     with opened.begin() as connection:
         migrate.migrate(connection)
-        new = shape(connection)
+        newest = shape(connection)
         write_first_version(connection)
-        assert not shape(connection) >= new
+        assert not shape(connection) >= newest
         migrate.migrate(connection)
-        assert shape(connection) == new and migrate.current(connection) == migrate.HEAD
+        assert shape(connection) == newest and migrate.current(connection) == migrate.HEAD
 
 
 def test_nobody_changes_a_table_without_a_new_version():
     """If it fails: add a version to `migrate.VERSIONS`, a step to `_STEPS` where it is more than an addition, and its digest here."""
-    columns = [f"{one} {one.type!r} {one.nullable} {one.primary_key}" for table in metadata.sorted_tables for one in table.c]
-    indexes = [f"{one.name} {one.columns.keys()}" for table in metadata.sorted_tables for one in table.indexes]
+    columns = [f"{column} {column.type!r} {column.nullable} {column.primary_key}" for table in metadata.sorted_tables for column in table.c]
+    indexes = [f"{index.name} {index.columns.keys()}" for table in metadata.sorted_tables for index in table.indexes]
     digest = hashlib.sha256("\n".join(sorted(columns + indexes)).encode()).hexdigest()
     assert (migrate.HEAD, digest[:16]) == ("0018", "845b9e5f5bb152be")
 
@@ -196,8 +196,8 @@ async def test_a_ledger_of_a_newer_grader_is_refused_and_left_as_it_is(empty, op
 async def test_a_ledger_that_older_servers_use_is_not_upgraded(postgres, name):
     """Its tables stay as they are, and the text names the servers and says what to do. Once they have ended, it is upgraded."""
     url = postgres.database(migrated=False)
-    made = postgres_engine(url)
-    with made.begin() as connection:
+    database = postgres_engine(url)
+    with database.begin() as connection:
         write_first_version(connection)
     with psycopg.connect(url, application_name=name):
         with pytest.raises(LedgerInUse, match=r"'0001'.*upgrades it to '00\d\d'.*servers of the older version use it.*stop them") as raised:
@@ -205,16 +205,16 @@ async def test_a_ledger_that_older_servers_use_is_not_upgraded(postgres, name):
                 pass
         (shown,) = raised.value.servers
         assert shown == ("a local socket (an earlier version)" if name == EARLIER_NAME else "gpu-1 0.0.0.0:50551 (0.0.9)")
-        with made.begin() as connection:
+        with database.begin() as connection:
             assert migrate.current(connection) == "0001"
-    with made.connect() as watching:
+    with database.connect() as watching:
         while connected_servers(watching):
             watching.rollback()
     async with Ledger.open(url):
-        with made.begin() as connection:
+        with database.begin() as connection:
             assert migrate.current(connection) == migrate.HEAD
             assert connected_servers(connection) == []  # whoever opened it is a command
-    made.dispose()
+    database.dispose()
 
 
 async def test_rows_of_deleted_features_do_not_keep_a_ledger_from_opening(empty, opened):
@@ -270,11 +270,11 @@ async def test_servers_that_start_at_once_migrate_once(empty, opened):
 def test_without_the_lock_the_second_migration_fails(postgres):
     """Control: two that see no tables both make them, and one is told that they are there; with the lock it waits and finds them."""
     url = postgres.database(migrated=False)
-    made, failures, reached = postgres_engine(url), [], threading.Event()
+    database, failures, reached = postgres_engine(url), [], threading.Event()
 
     def second(lock):
         try:
-            with made.begin() as connection:
+            with database.begin() as connection:
                 if lock:
                     connection.exec_driver_sql(WRITE_ALONE)
                 migrate.current(connection)
@@ -283,7 +283,7 @@ def test_without_the_lock_the_second_migration_fails(postgres):
         except sa.exc.DBAPIError as error:
             failures.append(error)
 
-    with made.connect() as first:
+    with database.connect() as first:
         first.exec_driver_sql(WRITE_ALONE)
         migrate.migrate(first)
         unlocked, locked = (threading.Thread(target=second, args=(lock,)) for lock in (False, True))
@@ -291,14 +291,14 @@ def test_without_the_lock_the_second_migration_fails(postgres):
         assert reached.wait(300)
         locked.start()
         waiting = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-        with made.connect() as watching:
+        with database.connect() as watching:
             while watching.execute(waiting).scalar_one() < 2:
                 watching.rollback()
         first.commit()
     unlocked.join(300)
     locked.join(300)
     assert len(failures) == 1 and "already exists" in str(failures[0])
-    made.dispose()
+    database.dispose()
 
 
 async def test_a_database_of_another_encoding_is_refused(postgres):

@@ -28,9 +28,9 @@ def varied(count):
         yield row | {"user_name": f"user-{number % 3}", "competition_id": rng.choice(["spring", "autumn", ""])}
 
 
-async def filled_with_tags(ledger, made):
+async def filled_with_tags(ledger, entries):
     """Write rows, and their tags to where they are found by."""
-    await filled(ledger, made)
+    await filled(ledger, entries)
     table = submissions.c
     query = sa.select(table.tags, table.user_name, table.number).where(table.tags != "")
     insert = sa.insert(submission_tags).from_select(["tag", "user_name", "number"], query)
@@ -40,10 +40,10 @@ async def filled_with_tags(ledger, made):
 def matches(row, wanted, problem_id, states):
     """Return whether a list shows the row, by the words of `SubmissionFilter`."""
     opened = frozenset() if wanted.tag else wanted.open_competitions - {""}
-    seen = wanted.seen_by in (None, row["user_name"]) or row["competition_id"] in opened
+    visible = wanted.seen_by in (None, row["user_name"]) or row["competition_id"] in opened
     equal = {"user_name": wanted.user, "competition_id": wanted.competition_id, "problem_id": problem_id}
     return (
-        seen
+        visible
         and all(row[name] == value for name, value in equal.items() if value)
         and (not wanted.tag or row["tags"] == wanted.tag)
         and (not wanted.verdicts or row["verdict"] in wanted.verdicts)
@@ -55,17 +55,17 @@ def matches(row, wanted, problem_id, states):
 async def test_a_list_shows_what_its_filters_and_its_reader_allow(ledger):
     """All combinations of readers and what they ask for, page by page, compared with a look at each row. What is in no competition is not
     opened to readers by an empty name."""
-    made = list(varied(300))
-    await filled_with_tags(ledger, made)
-    prefix = made[7]["submission_id"][:2]
+    entries = list(varied(300))
+    await filled_with_tags(ledger, entries)
+    prefix = entries[7]["submission_id"][:2]
     choices = {
         **{"user": ["", "user-1"], "competition_id": ["", "spring", "autumn"], "seen_by": [None, "user-1", "user-2", ""]},
         **{"open_competitions": [frozenset(), OPEN, OPEN | {""}]},
     }
-    others = {"verdicts": [(), (RARE,), (RARE, Verdict.ACCEPTED)], "id_prefix": ["", prefix, "F", "zz"], "tag": ["sweep", "other"]}
+    rare_choices = {"verdicts": [(), (RARE,), (RARE, Verdict.ACCEPTED)], "id_prefix": ["", prefix, "F", "zz"], "tag": ["sweep", "other"]}
     rng = random.Random(5)
-    for values, name in itertools.product(itertools.product(*choices.values()), others):
-        wanted = SubmissionFilter(**dict(zip(choices, values, strict=True)), **{name: rng.choice(others[name])})
+    for values, name in itertools.product(itertools.product(*choices.values()), rare_choices):
+        wanted = SubmissionFilter(**dict(zip(choices, values, strict=True)), **{name: rng.choice(rare_choices[name])})
         problem_id = rng.choice(["", "sum"])
         states = rng.choice([(), *((state,) for state in SubmissionState), (SubmissionState.FAILED, SubmissionState.SUCCEEDED)])
         shown, before = [], None
@@ -74,22 +74,22 @@ async def test_a_list_shows_what_its_filters_and_its_reader_allow(ledger):
             shown += [submission.submission_id for submission in page]
             if before is None:
                 break
-        assert shown == [row["submission_id"] for row in reversed(made) if matches(row, wanted, problem_id, states)], wanted
+        assert shown == [row["submission_id"] for row in reversed(entries) if matches(row, wanted, problem_id, states)], wanted
 
 
 @pytest.mark.parametrize(("language", "pair"), [("da", "aa"), ("cy", "dd"), ("en", "")])
 async def test_ids_are_found_by_their_beginning_however_a_database_sorts(postgres, language, pair):  # noqa: F811
     """Where two letters are one that follows them, also across the end of what is asked for. The control is a language without any."""
     async with Ledger.open(postgres.database(language=language)) as ledger:
-        made = list(rows(64))
-        for row, letters in zip(made, itertools.product("0adf", repeat=3), strict=True):
+        entries = list(rows(64))
+        for row, letters in zip(entries, itertools.product("0adf", repeat=3), strict=True):
             row["submission_id"] = "".join(letters) + row["submission_id"][3:]
-        await filled(ledger, made)
+        await filled(ledger, entries)
         follows = await ledger.database.read(lambda connection: connection.scalar(sa.select(sa.literal(pair) > f"{pair[:1]}z")))
         assert follows == bool(pair)
-        for prefix in {row["submission_id"][:length] for row in made for length in (1, 2, 3, 4)}:
+        for prefix in {row["submission_id"][:length] for row in entries for length in (1, 2, 3, 4)}:
             shown, _ = await ledger.page(size=64, submission_filter=SubmissionFilter(id_prefix=prefix))
-            expected = {row["submission_id"] for row in made if row["submission_id"].startswith(prefix)}
+            expected = {row["submission_id"] for row in entries if row["submission_id"].startswith(prefix)}
             assert {submission.submission_id for submission in shown} == expected, prefix
 
 

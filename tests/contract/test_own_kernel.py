@@ -43,6 +43,6 @@ def test_a_server_whose_boxes_lack_a_package_takes_nothing_and_says_which(isolat
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), sysconfig.get_path("purelib")))}
     python = Path(sys.executable).resolve()  # without the virtual environment
     command = [python, "-c", PROGRAM, place / "state", isolation_name]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
-    fault = next(line for line in done.stdout.splitlines() if line.startswith("FAULT"))
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    fault = next(line for line in result.stdout.splitlines() if line.startswith("FAULT"))
     assert "No module named 'tree_sitter" in fault and fault.endswith(" 0")

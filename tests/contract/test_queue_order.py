@@ -16,9 +16,9 @@ FAULT = Failure(reason="SANDBOX_BROKEN", message="no box")
 
 
 async def submit(ledger, user, count=1, mode=wire.Mode.BENCHMARK, **fields):
-    new = replace(fakes.new_submission(user=user, **fields), mode=mode)
-    made = await asyncio.gather(*(ledger.submit(new, fakes.problem()) for _ in range(count)))
-    return [one.submission_id for one in made]
+    draft = replace(fakes.new_submission(user=user, **fields), mode=mode)
+    submissions = await asyncio.gather(*(ledger.submit(draft, fakes.problem()) for _ in range(count)))
+    return [submission.submission_id for submission in submissions]
 
 
 async def lease(ledger, **options):
@@ -27,21 +27,21 @@ async def lease(ledger, **options):
 
 async def grade(ledger, clock, seconds=10.0):
     """One job on one lane; whose it was."""
-    held = await lease(ledger)
+    leased = await lease(ledger)
     clock.pass_s(seconds)
-    await ledger.settle(held, fakes.report())
-    return held.submission.new.user
+    await ledger.settle(leased, fakes.report())
+    return leased.submission.new.user
 
 
 async def lanes(ledger, clock, count, jobs):
     """So many lanes that take jobs as they become free; whose they were, in the order in which they began."""
-    began, held = [], []
+    began, leases = [], []
     while len(began) < jobs:
-        while len(held) < count and len(began) < jobs and (one := await lease(ledger)) is not None:
-            held.append(one)
-            began.append(one.submission.new.user)
+        while len(leases) < count and len(began) < jobs and (leased := await lease(ledger)) is not None:
+            leases.append(leased)
+            began.append(leased.submission.new.user)
         clock.pass_s(10)
-        await ledger.settle(held.pop(0), fakes.report())
+        await ledger.settle(leases.pop(0), fakes.report())
     return began
 
 
@@ -61,22 +61,22 @@ async def test_a_user_with_many_queued_does_not_delay_one_with_one(ledger, clock
     running = [await lease(ledger) for _ in range(lane_count)]
     await submit(ledger, "other")
     began = []
-    for held in running:
+    for leased in running:
         clock.pass_s(10)
-        await ledger.settle(held, fakes.report())
+        await ledger.settle(leased, fakes.report())
         began.append((await lease(ledger)).submission.new.user)
     assert began[0] == "other"
-    assert [one.submission.new.user for one in running] == ["many"] * lane_count
+    assert [running_lease.submission.new.user for running_lease in running] == ["many"] * lane_count
 
 
 @pytest.mark.parametrize(("shares", "place"), [(("client:a", "client:b"), 1), (("", ""), 200)])
 async def test_a_batch_of_a_client_without_a_key_delays_another_by_one(ledger, clock, shares, place):
     """The place of the single one after 200 that were there first; the control has no shares. Nothing of a share is kept for long."""
-    new = fakes.new_submission()
+    draft = fakes.new_submission()
     for _ in range(200):
-        await ledger.submit(new, fakes.problem(), share=shares[0])
+        await ledger.submit(draft, fakes.problem(), share=shares[0])
     running = await lease(ledger)
-    single = await ledger.submit(new, fakes.problem(), share=shares[1])
+    single = await ledger.submit(draft, fakes.problem(), share=shares[1])
     order = []
     while not order or order[-1] != single.submission_id:
         clock.pass_s(2)
@@ -89,33 +89,33 @@ async def test_a_batch_of_a_client_without_a_key_delays_another_by_one(ledger, c
 
 async def test_a_loop_of_new_shares_does_not_keep_others_waiting(ledger, clock):
     """Each goes before what another share with some use has queued, but for the turns by number."""
-    new, problem = fakes.new_submission(), fakes.problem()
-    queued = [(await ledger.submit(new, problem, share="client:many")).submission_id for _ in range(5)]
+    draft, problem = fakes.new_submission(), fakes.problem()
+    queued = [(await ledger.submit(draft, problem, share="client:many")).submission_id for _ in range(5)]
     turns = []
     for number in range(1, 3 * FIRST_COME_TURN + 1):
-        held = await lease(ledger)
+        leased = await lease(ledger)
         clock.pass_s(2)
-        await ledger.settle(held, fakes.report())
-        turns += [number] if held.submission.submission_id in queued else []
-        await ledger.submit(new, problem, share=f"client:{number}")
+        await ledger.settle(leased, fakes.report())
+        turns += [number] if leased.submission.submission_id in queued else []
+        await ledger.submit(draft, problem, share=f"client:{number}")
     assert turns == [1, *(FIRST_COME_TURN * nth for nth in (1, 2, 3))]
 
 
 @pytest.mark.parametrize("batch", [True, False])
 async def test_the_class_batch_lets_all_others_go_first_and_never_starves(ledger, clock, batch):
     """Also those of a slower mode, of the same user, and that come later; it gets the turns by number. The control is of no class."""
-    new, problem = fakes.new_submission(user="own"), fakes.problem()
-    queued = [await ledger.submit(replace(new, mode=wire.Mode.TEST), problem, batch=batch) for _ in range(3 * FIRST_COME_TURN)]
+    draft, problem = fakes.new_submission(user="own"), fakes.problem()
+    queued = [await ledger.submit(replace(draft, mode=wire.Mode.TEST), problem, batch=batch) for _ in range(3 * FIRST_COME_TURN)]
     of_batch = {submission.submission_id for submission in queued}
     turns = []
     for number in range(1, 2 * FIRST_COME_TURN + 1):
-        last = await ledger.submit(replace(new, mode=wire.Mode.RANKED), problem)
+        last = await ledger.submit(replace(draft, mode=wire.Mode.RANKED), problem)
         foretold = positions(await ledger.queue(), 1)
         assert (foretold[last.submission_id].ahead_count < len(queued)) is batch
-        held = await lease(ledger)
+        leased = await lease(ledger)
         clock.pass_s(2)
-        await ledger.settle(held, fakes.report())
-        turns += [number] if held.submission.submission_id in of_batch else []
+        await ledger.settle(leased, fakes.report())
+        turns += [number] if leased.submission.submission_id in of_batch else []
     assert turns == ([FIRST_COME_TURN, 2 * FIRST_COME_TURN] if batch else list(range(1, 2 * FIRST_COME_TURN + 1)))
 
 
@@ -125,19 +125,19 @@ async def test_a_stream_of_tests_does_not_keep_a_slower_mode_waiting_for_ever(le
     turns = {}
     for number in range(1, 2 * FIRST_COME_TURN**2 + 1):
         await submit(ledger, "quick", mode=wire.Mode.TEST)
-        held = await lease(ledger)
-        await ledger.settle(held, fakes.report())
-        turns[held.submission.submission_id] = number
-    assert [turns.get(one) for (one,) in slow] == [FIRST_COME_TURN**2, 2 * FIRST_COME_TURN**2]
+        leased = await lease(ledger)
+        await ledger.settle(leased, fakes.report())
+        turns[leased.submission.submission_id] = number
+    assert [turns.get(submission_id) for (submission_id,) in slow] == [FIRST_COME_TURN**2, 2 * FIRST_COME_TURN**2]
 
 
 async def test_shares_that_count_no_more_are_forgotten(ledger, clock):
     """With the first use of a new one, so that clients that come and go leave nothing."""
     for share in ("client:a", "client:b", "client:c"):
         await ledger.submit(fakes.new_submission(), fakes.problem(), share=share)
-        held = await lease(ledger)
+        leased = await lease(ledger)
         clock.pass_s(2)
-        await ledger.settle(held, fakes.report())
+        await ledger.settle(leased, fakes.report())
         clock.pass_s(3 * 3600 if share == "client:b" else 0)
     query = sa.select(usage.c.user_name)
     assert (await ledger.database.read(lambda connection: connection.execute(query).scalars().all())) == ["client:c"]
@@ -155,18 +155,18 @@ async def test_nobody_starves(ledger, clock):
 
 async def test_of_one_user_the_order_is_kept(ledger, clock):
     """Whatever others do, and after one was given back."""
-    own = [one for _ in range(3) for one in await submit(ledger, "own")]
+    own_ids = [submission_id for _ in range(3) for submission_id in await submit(ledger, "own")]
     await submit(ledger, "other", 3)
-    found = []
+    order = []
     for index in range(6):
-        held = await lease(ledger)
+        leased = await lease(ledger)
         if index == 0:
-            await ledger.release(held, FAULT, counted=False)
-            held = await lease(ledger)
+            await ledger.release(leased, FAULT, counted=False)
+            leased = await lease(ledger)
         clock.pass_s(1)
-        await ledger.settle(held, fakes.report())
-        found.append(held.submission.submission_id)
-    assert [one for one in found if one in own] == own
+        await ledger.settle(leased, fakes.report())
+        order.append(leased.submission.submission_id)
+    assert [submission_id for submission_id in order if submission_id in own_ids] == own_ids
 
 
 async def test_what_we_spoil_is_not_charged(ledger, clock):
@@ -175,17 +175,17 @@ async def test_what_we_spoil_is_not_charged(ledger, clock):
     for user in ("spoiled", "drained", "graded", "canceller", "fresh"):
         await submit(ledger, user)
     for user in ("spoiled", "drained", "graded", "canceller"):
-        held = await lease(ledger)
-        assert held.submission.new.user == user
+        leased = await lease(ledger)
+        assert leased.submission.new.user == user
         clock.pass_s(200 if user == "canceller" else 100)
         if user == "canceller":
-            await ledger.cancel(held.submission.submission_id)
+            await ledger.cancel(leased.submission.submission_id)
         if user == "graded":
-            await ledger.settle(held, fakes.report())
+            await ledger.settle(leased, fakes.report())
         else:
-            await ledger.release(held, FAULT, counted=user == "spoiled")
+            await ledger.release(leased, FAULT, counted=user == "spoiled")
         if user in ("spoiled", "drained"):
-            await ledger.cancel(held.submission.submission_id)
+            await ledger.cancel(leased.submission.submission_id)
     await ledger.cancel((await lease(ledger)).submission.submission_id)  # the fresh one's
     await submit(ledger, "between", FIRST_COME_TURN - 5)
     for _ in range(FIRST_COME_TURN - 5):
@@ -202,8 +202,8 @@ async def test_positions_foretell_the_order(ledger, clock):
     await submit(ledger, "c", 2, mode=wire.Mode.TEST)
     await lease(ledger)
     foretold = positions(await ledger.queue(), 1)
-    order = sorted(foretold, key=lambda one: foretold[one].ahead_count)
-    assert [foretold[one].ahead_count for one in order] == list(range(9))
+    order = sorted(foretold, key=lambda submission_id: foretold[submission_id].ahead_count)
+    assert [foretold[submission_id].ahead_count for submission_id in order] == list(range(9))
     assert [(await lease(ledger)).submission.submission_id for _ in order] == order
 
 
@@ -214,18 +214,19 @@ async def test_a_position_counts_what_waits_for_the_same_kind_of_device(ledger):
     (emulated,) = await submit(ledger, "c", device_kind="emulated")
     (gpu,) = await submit(ledger, "d", device_kind="cuda")
     foretold = positions(await ledger.queue(), 1)
-    assert [foretold[one].ahead_count for one in (anything, emulated, gpu)] == [1, 1, 2]
+    assert [foretold[submission_id].ahead_count for submission_id in (anything, emulated, gpu)] == [1, 1, 2]
 
 
 async def test_an_estimate_is_drawn_from_what_was_graded_lately(ledger, clock):
     """Ten seconds each: two ahead and what is left of the one that runs; on two lanes half of it; nothing is said without knowing."""
     await submit(ledger, "a", 5)
-    assert {one.estimated_s for one in positions(await ledger.queue(), 1).values()} == {None}
+    assert {position.estimated_s for position in positions(await ledger.queue(), 1).values()} == {None}
     await grade(ledger, clock, 10.0)
     await lease(ledger)
     clock.pass_s(4)
     for lane_count, expected in ((1, [6.0, 16.0, 26.0]), (2, [3.0, 8.0, 13.0])):
-        assert sorted(one.estimated_s for one in positions(await ledger.queue(), lane_count).values()) == pytest.approx(expected, abs=0.001)
+        estimates_s = sorted(position.estimated_s for position in positions(await ledger.queue(), lane_count).values())
+        assert estimates_s == pytest.approx(expected, abs=0.001)
 
 
 @pytest.mark.parametrize(("lane_count", "leased", "estimated_s"), [(0, False, None), (0, True, 10.0), (1, False, 0.0)])

@@ -24,8 +24,8 @@ def clock():
 
 async def submit(ledger, user="a", policy=POLICY, **options):
     competition_id = next((quota.competition_id for quota in policy.quotas if quota.competition_id), "")
-    new = replace(fakes.new_submission(user=user), competition_id=competition_id)
-    return await ledger.submit(new, fakes.problem(), policy=policy, **options)
+    draft = replace(fakes.new_submission(user=user), competition_id=competition_id)
+    return await ledger.submit(draft, fakes.problem(), policy=policy, **options)
 
 
 async def refused(ledger, **options):
@@ -50,17 +50,17 @@ async def test_the_window_slides(ledger, clock):
 async def test_what_is_used_is_what_is_refused_by(ledger, clock):
     """Of each quota: how many are counted, and when the oldest of them is counted no longer. Cancelled ones and others' are not."""
     quotas = [*for_server(5, 0), *OF_COMPETITION]
-    assert [(one.used_count, one.next_time) for one in await ledger.quota_uses("a", quotas)] == [(0, None)] * 3
-    made = await submit(ledger)
+    assert [(use.used_count, use.next_time) for use in await ledger.quota_uses("a", quotas)] == [(0, None)] * 3
+    submission = await submit(ledger)
     await submit(ledger, user="b")
     clock.pass_s(600)
     await submit(ledger, policy=AdmissionPolicy(quotas=for_server(5, 0)))
     hour, day = START + timedelta(hours=1), START + timedelta(days=1)
-    found = [(one.quota.limit, one.used_count, one.next_time) for one in await ledger.quota_uses("a", quotas)]
-    assert found == [(5, 2, hour), (2, 1, hour), (3, 1, day)]
+    uses = [(use.quota.limit, use.used_count, use.next_time) for use in await ledger.quota_uses("a", quotas)]
+    assert uses == [(5, 2, hour), (2, 1, hour), (3, 1, day)]
     await submit(ledger)
     assert (await ledger.quota_uses("a", quotas))[1].used_count == 2 == (await refused(ledger)).limit
-    await ledger.cancel(made.submission_id)
+    await ledger.cancel(submission.submission_id)
     assert (await ledger.quota_uses("a", quotas))[1].used_count == 1
     assert await ledger.quota_uses("a", []) == []
 
@@ -77,7 +77,7 @@ async def test_of_two_quotas_the_one_that_lasts_longer_is_told(ledger, clock):
 async def test_a_race_does_not_exceed_a_quota(ledger):
     """Of eight at once two get in."""
     answers = await asyncio.gather(*(submit(ledger) for _ in range(8)), return_exceptions=True)
-    assert sum(isinstance(one, QuotaExceeded) for one in answers) == 6 and await fakes.queued_count(ledger) == 2
+    assert sum(isinstance(answer, QuotaExceeded) for answer in answers) == 6 and await fakes.queued_count(ledger) == 2
 
 
 async def test_a_repeated_request_is_not_charged(ledger):
@@ -106,9 +106,9 @@ async def test_what_we_failed_at_is_not_charged(ledger):
     await ledger.release(await ledger.lease("w", ttl_s=30), replace(Failure(reason="SANDBOX_BROKEN", message=""), final=True))
     await ledger.cancel((await submit(ledger)).submission_id)
     await submit(ledger)
-    held = await ledger.lease("w", ttl_s=30)
-    await ledger.cancel(held.submission.submission_id)
-    await ledger.release(held, Failure(reason="CANCEL", message=""), counted=False)
+    lease = await ledger.lease("w", ttl_s=30)
+    await ledger.cancel(lease.submission.submission_id)
+    await ledger.release(lease, Failure(reason="CANCEL", message=""), counted=False)
     await submit(ledger)
     await refused(ledger)
 

@@ -15,27 +15,27 @@ async def submit(ledger, *, request_id="", **fields):
 
 
 async def listed(ledger, tag, **fields):
-    found, _ = await ledger.page(size=9, submission_filter=SubmissionFilter(tag=tag, **fields))
-    return [one.submission_id for one in found]
+    page, _ = await ledger.page(size=9, submission_filter=SubmissionFilter(tag=tag, **fields))
+    return [submission.submission_id for submission in page]
 
 
 async def test_they_read_back_as_they_were_written(location):
     """After the ledger was closed, too."""
     async with Ledger.open(location) as first:
         parent = await submit(first)
-        made = await submit(first, tags=("a", "run/7"), parent_id=parent.submission_id, annotations={"tile": "16", "why": 'é, "x"'})
+        submission = await submit(first, tags=("a", "run/7"), parent_id=parent.submission_id, annotations={"tile": "16", "why": 'é, "x"'})
     async with Ledger.open(location) as second:
-        assert (await second.get(made.submission_id)).new == made.new
-        assert [one.new for one in await second.heads([made.submission_id], reports=True)] == [replace(made.new, sources=())]
+        assert (await second.get(submission.submission_id)).new == submission.new
+        assert [head.new for head in await second.heads([submission.submission_id], reports=True)] == [replace(submission.new, sources=())]
         assert (await second.get(parent.submission_id)).new.tags == ()
 
 
 async def test_a_list_by_tag_has_those_with_the_tag(ledger):
     """Newest first; of one user where one is named, and of the caller where not all may be seen."""
     first, second = await submit(ledger, tags=("a",), user="ann"), await submit(ledger, tags=("a", "b"), user="ann")
-    others = await submit(ledger, tags=("a",), user="bob")
+    by_bob = await submit(ledger, tags=("a",), user="bob")
     await submit(ledger, user="ann")
-    ids = [one.submission_id for one in (others, second, first)]
+    ids = [submission.submission_id for submission in (by_bob, second, first)]
     assert await listed(ledger, "a") == ids and await listed(ledger, "b") == ids[1:2]
     assert await listed(ledger, "a", user="ann") == await listed(ledger, "a", seen_by="ann") == ids[1:]
     assert await listed(ledger, "a", user="bob", seen_by="ann", open_competitions=[""]) == []
@@ -44,12 +44,12 @@ async def test_a_list_by_tag_has_those_with_the_tag(ledger):
 
 async def test_a_prefix_is_compared_as_it_is_written(ledger):
     """In its case; signs that mean something to LIKE mean themselves."""
-    made = (await submit(ledger)).submission_id
-    assert await listed(ledger, "", id_prefix=made[:5]) == await listed(ledger, "", id_prefix=made) == [made]
-    for other in ("_", "%", f"{made}0", made[:3] + "%"):
-        assert await listed(ledger, "", id_prefix=other) == []
-    upper = made.upper()
-    assert await listed(ledger, "", id_prefix=upper) == ([made] if upper == made else [])
+    submission_id = (await submit(ledger)).submission_id
+    assert await listed(ledger, "", id_prefix=submission_id[:5]) == await listed(ledger, "", id_prefix=submission_id) == [submission_id]
+    for prefix in ("_", "%", f"{submission_id}0", submission_id[:3] + "%"):
+        assert await listed(ledger, "", id_prefix=prefix) == []
+    upper = submission_id.upper()
+    assert await listed(ledger, "", id_prefix=upper) == ([submission_id] if upper == submission_id else [])
 
 
 async def test_a_watch_finds_the_newest_and_then_those_that_follow(ledger):
@@ -64,13 +64,13 @@ async def test_a_watch_finds_the_newest_and_then_those_that_follow(ledger):
 
 async def test_a_parent_is_one_of_the_same_user(ledger):
     """Somebody else's is refused with the words for one that is not there."""
-    theirs, own = await submit(ledger, user="bob"), await submit(ledger, user="ann")
-    assert (await submit(ledger, user="ann", parent_id=own.submission_id)).new.parent_id == own.submission_id
+    theirs, by_ann = await submit(ledger, user="bob"), await submit(ledger, user="ann")
+    assert (await submit(ledger, user="ann", parent_id=by_ann.submission_id)).new.parent_id == by_ann.submission_id
     texts = []
     for parent_id in (theirs.submission_id, "nothing"):
         with pytest.raises(InvalidSubmission) as refused:
             await submit(ledger, user="ann", parent_id=parent_id)
-        assert [one.field for one in refused.value.violations] == ["parent"]
+        assert [violation.field for violation in refused.value.violations] == ["parent"]
         texts.append(str(refused.value).replace(parent_id, "ID"))
     assert texts[0] == texts[1]
 
@@ -78,12 +78,12 @@ async def test_a_parent_is_one_of_the_same_user(ledger):
 async def test_a_request_id_is_of_one_submission_with_its_tags(ledger):
     """The same again finds it; other tags are another submission."""
     request_id = "00000000-0000-4000-8000-000000000000"
-    made = await submit(ledger, request_id=request_id, tags=("a",), annotations={"x": "1", "y": "2"})
+    submission = await submit(ledger, request_id=request_id, tags=("a",), annotations={"x": "1", "y": "2"})
     again = await submit(ledger, request_id=request_id, tags=("a",), annotations={"y": "2", "x": "1"})
-    assert again.submission_id == made.submission_id
+    assert again.submission_id == submission.submission_id
     with pytest.raises(RequestIdReused):
         await submit(ledger, request_id=request_id, tags=("b",))
-    assert await listed(ledger, "a") == [made.submission_id]
+    assert await listed(ledger, "a") == [submission.submission_id]
 
 
 def test_without_them_a_submission_is_the_same_as_before_there_were_any():

@@ -57,8 +57,8 @@ async def emulated_grader(isolation: str) -> AsyncIterator[Grading]:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """The environment of a user whose state is empty. What other tests of this run have built is not built again."""
-    own = {"GRADER_STATE_DIR": tmp_path / "state", "GRADER_CACHE_DIR": cache_directory(), "XDG_CONFIG_HOME": tmp_path / "conf"}
-    return {**os.environ, **{name: str(path) for name, path in own.items()}}
+    variables = {"GRADER_STATE_DIR": tmp_path / "state", "GRADER_CACHE_DIR": cache_directory(), "XDG_CONFIG_HOME": tmp_path / "conf"}
+    return {**os.environ, **{name: str(path) for name, path in variables.items()}}
 
 
 @pytest.fixture
@@ -67,10 +67,10 @@ def cli(environment: dict[str, str], tmp_path: Path) -> Cli:
 
     def run(*words: object) -> Ended:
         command = [sys.executable, "-m", "grader.cli.main", *map(str, words)]
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False
         )
-        return Ended(code=done.returncode, stdout=done.stdout.decode(), stderr=done.stderr.decode())
+        return Ended(code=result.returncode, stdout=result.stdout.decode(), stderr=result.stderr.decode())
 
     return run
 

@@ -86,7 +86,7 @@ def test_a_reference_that_raises_exits_3(cli: Cli, tmp_path: Path) -> None:
 def descendants(pid: int) -> list[int]:
     """The processes that this one began, and those that they did."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    children = [int(child) for one in tasks for child in one.read_text().split()]
+    children = [int(child) for task in tasks for child in task.read_text().split()]
     return children + [below for child in children for below in descendants(child)]
 
 
@@ -94,17 +94,17 @@ def descendants(pid: int) -> list[int]:
 def watched(pids: list[int]) -> Iterator[list[int]]:
     """Descriptors of the processes that are still there, which can be read once they have ended."""
     with ExitStack() as stack:
-        found = []
+        descriptors = []
         for pid in pids:
             with suppress(ProcessLookupError):
-                found.append(os.pidfd_open(pid))
-                stack.callback(os.close, found[-1])
-        yield found
+                descriptors.append(os.pidfd_open(pid))
+                stack.callback(os.close, descriptors[-1])
+        yield descriptors
 
 
 def all_end(descriptors: list[int]) -> bool:
     """Whether all of them end: the last, such as the judge's own, do when those before them have."""
-    return all(select.select([one], [], [], GONE_S)[0] for one in descriptors)
+    return all(select.select([descriptor], [], [], GONE_S)[0] for descriptor in descriptors)
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_a_signal_cancels(cli: Cli, environment: dict[str, str], tmp_path: Path,
                 break
         with watched(descendants(process.pid)) as begun:
             assert begun
-            for one in signals:
-                process.send_signal(one)
+            for number in signals:
+                process.send_signal(number)
             process.stdout.read()
             assert process.wait(timeout=300) == code
             assert process.stderr.read() == f"cancelled {name}\n"
             assert all_end(begun)
-    assert [one["state"] for one in cli("list", "--json").json["submissions"]] == ["SUBMISSION_STATE_CANCELLED"]
+    assert [entry["state"] for entry in cli("list", "--json").json["submissions"]] == ["SUBMISSION_STATE_CANCELLED"]
 
 
 @pytest.mark.parametrize("lines", [1, 10_000], ids=["closed", "read"])
@@ -147,7 +147,7 @@ def test_a_closed_pipe_cancels_and_is_no_verdict(cli: Cli, environment: dict[str
             pass
         process.stdout.close()
         code = process.wait(timeout=300)
-        told = process.stderr.read()
-    states = [one["state"] for one in cli("list", "--json").json["submissions"]]
+        message = process.stderr.read()
+    states = [entry["state"] for entry in cli("list", "--json").json["submissions"]]
     expected = (3, f"cancelled {name}\n", "CANCELLED") if lines == 1 else (0, "", "SUCCEEDED")
-    assert (code, told, states) == (*expected[:2], [f"SUBMISSION_STATE_{expected[2]}"])
+    assert (code, message, states) == (*expected[:2], [f"SUBMISSION_STATE_{expected[2]}"])

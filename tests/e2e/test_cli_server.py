@@ -49,9 +49,9 @@ def gated(tmp_path: Path) -> Iterator[Gated]:
     """Its box sees this host's files, under another uid."""
     with tempfile.TemporaryDirectory(prefix="grader-gate-") as place:
         Path(place).chmod(0o755)
-        found = Gated(kernel=tmp_path / "waiting.cu", file=Path(place) / "open")
-        found.kernel.write_text(WAITING.replace("FILE", str(found.file)))
-        yield found
+        gate = Gated(kernel=tmp_path / "waiting.cu", file=Path(place) / "open")
+        gate.kernel.write_text(WAITING.replace("FILE", str(gate.file)))
+        yield gate
 
 
 @pytest.fixture(scope="module")
@@ -68,17 +68,17 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(temporary))
         with program("grader.server.main", *words, "--sandbox", "process", "--device", "emulated") as server:
-            found = server.until("serving")["address"]
+            facts = server.until("serving")["address"]
             assert [path.name.rpartition("-")[0] for path in temporary.glob("grader-*")] == [f"grader-{os.geteuid()}"]
-            yield found
+            yield facts
     assert not list(temporary.glob("grader-*"))
 
 
 def test_a_submission_can_be_left_and_watched_later(cli: Cli, address: str, tmp_path: Path) -> None:
     """--no-wait returns at once; watch follows to the end, with the exit code of the verdict. The client's side keeps nothing."""
-    left = cli("submit", ADD / "grid_stride.cu", "--server", address, "--no-wait", "--json", "--mode", "test")
-    assert left.code == 0, left.stderr
-    name = left.json["name"]
+    submitted = cli("submit", ADD / "grid_stride.cu", "--server", address, "--no-wait", "--json", "--mode", "test")
+    assert submitted.code == 0, submitted.stderr
+    name = submitted.json["name"]
     watched = cli("watch", name, "--server", address)
     assert watched.code == 0, watched.stdout + watched.stderr
     assert "ACCEPTED" in watched.stdout

@@ -107,15 +107,15 @@ async def _histories(address: str, names: list[str]) -> dict[str, list[submissio
 def _ours(state_dir: Path) -> list[str]:
     """The command lines of processes that carry this server's state directory, boxes by their label among them."""
     state_id = hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:12]
-    found = []
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             text = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
         except OSError:
             continue
         if state_id.encode() in text:
-            found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
-    return found
+            commands.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+    return commands
 
 
 @pytest.mark.slow
@@ -141,9 +141,9 @@ def test_every_acknowledged_submission_reaches_one_verdict(sandbox: str, state_d
         stored = [event.sequence for event in events if not event.HasField("queue_position")]
         assert stored == list(range(1, len(stored) + 1))
     deadline = time.monotonic() + 300
-    while (left := _ours(state_dir)) and time.monotonic() < deadline:
+    while (leftovers := _ours(state_dir)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert left == [] and not _box_names(state_dir)
+    assert leftovers == [] and not _box_names(state_dir)
 
 
 def _box_names(state_dir: Path) -> set[str]:
@@ -151,5 +151,5 @@ def _box_names(state_dir: Path) -> set[str]:
     if not _docker_answers():
         return set()
     state_id = hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:12]
-    found = docker.from_env().containers.list(all=True, filters={"label": f"grader.state={state_id}"})
-    return {str(container.id) for container in found}
+    containers = docker.from_env().containers.list(all=True, filters={"label": f"grader.state={state_id}"})
+    return {str(container.id) for container in containers}

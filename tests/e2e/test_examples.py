@@ -57,7 +57,7 @@ async def test_a_kernel_gets_the_verdict_of_its_first_line(fleet: LocalFleet, pa
 
 async def test_a_failure_at_the_third_workload_shows_the_first_two_as_passed(fleet: LocalFleet) -> None:
     """What was right before is in the report, and what comes after is not run."""
-    workloads = [one.workload_id for one in native.load(EXAMPLES / "vector_add").spec.workloads]
+    workloads = [workload.workload_id for workload in native.load(EXAMPLES / "vector_add").spec.workloads]
     report, _ = await graded(fleet, "vector_add", ADD.format(before="static int calls = 0; if (++calls > 6) return;"))
     assert (report.verdict, report.reason) == (Verdict.WRONG_ANSWER, "UNWRITTEN_OUTPUT")
     passed = {trial.workload_id for trial in report.trials if trial.outcome is wire.TrialOutcome.PASSED}

@@ -32,9 +32,9 @@ def extended(cli: Cli, environment: dict[str, str], installed: Path) -> Cli:
 
 
 def verdict(cli: Cli, path: Path, problem: str, *words: str) -> str:
-    done = cli("submit", path, "--problem", problem, "--json", *words)
-    assert done.stdout and "report" in done.json, done
-    return str(done.json["report"]["verdict"])
+    result = cli("submit", path, "--problem", problem, "--json", *words)
+    assert result.stdout and "report" in result.json, result
+    return str(result.json["report"]["verdict"])
 
 
 @pytest.mark.parametrize("isolation", ["same_host", pytest.param("bubblewrap", marks=pytest.mark.bubblewrap)])
@@ -93,6 +93,6 @@ def test_without_the_package_none_of_it_is_known(cli, tmp_path):
     """The control: it is the entry points that add all this."""
     source = tmp_path / "kernel.formula"
     source.write_text("out0 = in0 + in1\n")
-    done = cli("submit", source, "--problem", "vector_add", "--sandbox", "process")
-    assert done.code == 2 and "formula" not in done.stderr.replace("kernel.formula", "") and "language" in done.stderr
+    result = cli("submit", source, "--problem", "vector_add", "--sandbox", "process")
+    assert result.code == 2 and "formula" not in result.stderr.replace("kernel.formula", "") and "language" in result.stderr
     assert cli("submit", source, "--problem", "vector_add", "--sandbox", "same_host").code == 2

@@ -30,9 +30,9 @@ TIMEOUT_S = 480
 
 
 def run(*words: object, cwd: Path = ROOT) -> str:
-    done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    result = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def built(place: Path, *, dependencies: str = "") -> Path:
@@ -56,16 +56,17 @@ def required(wheel: Path, extra: str = "") -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         lines = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
-    found = set()
-    for one in map(Requirement, lines):
-        wanted = one.marker is None or (one.marker.evaluate({"extra": extra}) and not (extra and one.marker.evaluate({"extra": ""})))
-        if not wanted or (extra and one.marker is None):
+    names = set()
+    for requirement in map(Requirement, lines):
+        marker = requirement.marker
+        wanted = marker is None or (marker.evaluate({"extra": extra}) and not (extra and marker.evaluate({"extra": ""})))
+        if not wanted or (extra and marker is None):
             continue
-        if canonicalize_name(one.name) == "kernel-grader":
-            found |= {name for inner in one.extras for name in required(wheel, inner)}
+        if canonicalize_name(requirement.name) == "kernel-grader":
+            names |= {name for inner in requirement.extras for name in required(wheel, inner)}
         else:
-            found.add(str(canonicalize_name(one.name)))
-    return found
+            names.add(str(canonicalize_name(requirement.name)))
+    return names
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +95,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def client(programs: Path, place: Path, *words: object, program: str = "grader-cli") -> subprocess.CompletedProcess[str]:
     """Run a program of the environment as its user does."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GRADER_", "PYTHON"))}
-    environment = {**kept, "HOME": str(place), "XDG_STATE_HOME": str(place), "XDG_CONFIG_HOME": str(place)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GRADER_", "PYTHON"))}
+    environment = {**inherited, "HOME": str(place), "XDG_STATE_HOME": str(place), "XDG_CONFIG_HOME": str(place)}
     command = [str(programs / program), *map(str, words)]
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
 
@@ -122,12 +123,12 @@ def test_a_client_is_generated_from_the_wheel_alone(wheel: Path, tmp_path: Path)
 def test_the_base_package_submits_to_a_server(programs: Path, address: str, tmp_path: Path) -> None:
     """A right kernel and a wrong one get their verdicts and exit codes."""
     for name, code, verdict in (("grid_stride", 0, "VERDICT_ACCEPTED"), ("off_by_one", 1, "VERDICT_WRONG_ANSWER")):
-        done = client(programs, tmp_path, "submit", ADD / f"{name}.cu", "--server", address, "--mode", "test", "--json")
-        assert (done.returncode, json.loads(done.stdout)["report"]["verdict"]) == (code, verdict), done.stderr
+        result = client(programs, tmp_path, "submit", ADD / f"{name}.cu", "--server", address, "--mode", "test", "--json")
+        assert (result.returncode, json.loads(result.stdout)["report"]["verdict"]) == (code, verdict), result.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "extras", "other"),
+    ("words", "extras", "suffix"),
     [
         (("submit", ADD / "grid_stride.cu"), "server,judge", ", or pass --server HOST:PORT"),
         (("submit", ADD / "grid_stride.cu", "--problem", ADD / "problem.toml"), "server,judge", ", or pass --server HOST:PORT"),
@@ -135,9 +136,9 @@ def test_the_base_package_submits_to_a_server(programs: Path, address: str, tmp_
     ],
 )
 def test_a_command_that_needs_an_extra_says_which(
-    programs: Path, tmp_path: Path, words: tuple[object, ...], extras: str, other: str
+    programs: Path, tmp_path: Path, words: tuple[object, ...], extras: str, suffix: str
 ) -> None:
     """Exit 2, and one line that says what to install."""
-    done = client(programs, tmp_path, *words)
-    expected = f"error: this command needs packages that are not installed: pip install '.[{extras}]' in a clone{other}\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+    result = client(programs, tmp_path, *words)
+    expected = f"error: this command needs packages that are not installed: pip install '.[{extras}]' in a clone{suffix}\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", expected)

@@ -43,17 +43,18 @@ async def fleet(request: pytest.FixtureRequest) -> AsyncIterator[LocalFleet]:
 
 def of_sizes(problem: Problem, names: tuple[str, ...]) -> Problem:
     """The problem with few workloads."""
-    return replace(problem, spec=replace(problem.spec, workloads=tuple(one for one in problem.spec.workloads if one.workload_id in names)))
+    workloads = tuple(workload for workload in problem.spec.workloads if workload.workload_id in names)
+    return replace(problem, spec=replace(problem.spec, workloads=workloads))
 
 
 async def graded(
     fleet: LocalFleet, text: str, *, problem: str = "vector_add", sizes: tuple[str, ...] = SIZES, mode: wire.Mode = wire.Mode.TEST
 ) -> Report:
     """The report of one module."""
-    found = native.load(EXAMPLES / problem)
-    found = replace(found, spec=replace(found.spec, trial_s=60.0))  # 3.5 s for a million of Numba's threads, alone on the machine
-    found = of_sizes(found, sizes) if sizes else found
-    report, _ = await local_grading.graded(fleet, found, {"kernel.py": text}, mode=mode, skip_sanitizer=False)
+    example = native.load(EXAMPLES / problem)
+    example = replace(example, spec=replace(example.spec, trial_s=60.0))  # 3.5 s for a million of Numba's threads, alone on the machine
+    example = of_sizes(example, sizes) if sizes else example
+    report, _ = await local_grading.graded(fleet, example, {"kernel.py": text}, mode=mode, skip_sanitizer=False)
     return report
 
 
@@ -162,7 +163,7 @@ async def test_a_nuisance_at_import_does_no_harm(fleet: LocalFleet) -> None:
         except TimeoutError:
             heard = False
         assert heard is not fleet.isolation.SAFE
-    assert not [one for one in Path("/proc").glob("[0-9]*/cmdline") if mark in _read(one)]
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in _read(path)]
     assert verdict(await graded(fleet, PLAIN)) == "ACCEPTED"
 
 
@@ -337,8 +338,8 @@ def grade_naively(place: Path) -> None:
     for name, text in NAIVELY_GRADED.items():
         (place / f"{name}.py").write_text(text)
     command = [sys.executable, "-c", NAIVE, *(str(place / f"{name}.py") for name in NAIVELY_GRADED)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"path": ')]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=480, check=True)
+    lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"path": ')]
     (place / "found.json").write_text(json.dumps({Path(line["path"]).stem: line for line in lines}))
 
 

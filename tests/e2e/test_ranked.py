@@ -38,17 +38,17 @@ extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStre
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def open_boxes() -> AsyncIterator[Grading]:
     """The emulated device, in boxes that see the host's files: a kernel can leave a mark for its next process."""
-    async with emulated_grader("process") as made:
-        made.fleet.profile = replace(made.fleet.profile, measure_s=0.5)
-        yield made
+    async with emulated_grader("process") as grading:
+        grading.fleet.profile = replace(grading.fleet.profile, measure_s=0.5)
+        yield grading
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def closed_boxes() -> AsyncIterator[Grading]:
     """The same, in boxes that see nothing of each other."""
-    async with emulated_grader("bubblewrap") as made:
-        made.fleet.profile = replace(made.fleet.profile, measure_s=0.5)
-        yield made
+    async with emulated_grader("bubblewrap") as grading:
+        grading.fleet.profile = replace(grading.fleet.profile, measure_s=0.5)
+        yield grading
 
 
 @pytest.fixture
@@ -62,19 +62,19 @@ def mark() -> Iterator[Path]:
 
 async def graded(grading: Grading, mark: Path, names: tuple[str, ...] = ("n4099",), mode: wire.Mode = wire.Mode.RANKED) -> Graded:
     """Graded on these workloads, once each."""
-    known = load_problem("vector_add")
-    workloads = tuple(one for one in known.spec.workloads if one.workload_id in names)
-    problem = replace(known, spec=replace(known.spec, workloads=workloads, trial_count=1), ranking=Ranking(process_count=3))
+    example = load_problem("vector_add")
+    workloads = tuple(workload for workload in example.spec.workloads if workload.workload_id in names)
+    problem = replace(example, spec=replace(example.spec, workloads=workloads, trial_count=1), ranking=Ranking(process_count=3))
     return await grading.grade(problem, KERNEL.format(mark=mark), language="cuda", mode=mode, device="emulated")
 
 
 async def test_an_honest_kernel_has_a_score_of_three_processes(closed_boxes: Grading, mark: Path) -> None:
     """Each is loaded, verified on all workloads and timed on all, the hidden one too; and the box keeps nothing for the next: this is the
     kernel that would be wrong if it could tell the second process from the first."""
-    found = await graded(closed_boxes, mark, ("n1048576", "n4099"))
-    assert found.verdict == "ACCEPTED" and not mark.exists(), found.explanation
-    report = found.report
-    assert report.process_count == 3 and [type(fact) for fact in found.facts].count(wire.Load) == 3
+    result = await graded(closed_boxes, mark, ("n1048576", "n4099"))
+    assert result.verdict == "ACCEPTED" and not mark.exists(), result.explanation
+    report = result.report
+    assert report.process_count == 3 and [type(fact) for fact in result.facts].count(wire.Load) == 3
     assert len([trial for trial in report.trials if trial.phase is wire.TrialPhase.VERIFY]) == 3 * 2
     assert sorted(row.workload_id for row in report.measurements) == ["n1048576", "n4099"]
     for_practice = "PRACTICE_SCORE" in report.flags  # on a machine too busy for the host's clock
@@ -82,16 +82,16 @@ async def test_an_honest_kernel_has_a_score_of_three_processes(closed_boxes: Gra
     if report.score is None or for_practice:
         return
     assert report.score is not None and 0 < report.score.low <= report.score.value <= report.score.high
-    (eager,) = [one for one in report.speedups if one.baseline == "eager"]
+    (eager,) = [speedup for speedup in report.speedups if speedup.baseline == "eager"]
     assert report.score.value == pytest.approx(eager.ratio)
 
 
 async def test_a_kernel_that_is_right_in_the_first_process_only_is_wrong(open_boxes: Grading, mark: Path) -> None:
     """What it remembers from one process to the next does not help it: the second is verified like the first."""
-    found = await graded(open_boxes, mark)
-    assert found.verdict == "WRONG_ANSWER MISMATCH", found.explanation
-    assert mark.exists() and found.report.process_count == 2 and found.report.score is None
-    outcomes = [trial.outcome for trial in found.report.trials if trial.phase is wire.TrialPhase.VERIFY]
+    result = await graded(open_boxes, mark)
+    assert result.verdict == "WRONG_ANSWER MISMATCH", result.explanation
+    assert mark.exists() and result.report.process_count == 2 and result.report.score is None
+    outcomes = [trial.outcome for trial in result.report.trials if trial.phase is wire.TrialPhase.VERIFY]
     assert outcomes == [wire.TrialOutcome.PASSED, wire.TrialOutcome.MISMATCHED]
 
 

@@ -39,19 +39,19 @@ class Command:
 
 def steps(page: str) -> list[SourceBlock | Command]:
     """What a reader of the page does, in order."""
-    found: list[SourceBlock | Command] = []
+    blocks: list[SourceBlock | Command] = []
     for prose, block, indented in STEP.findall(page):
         if block:
-            found.append(SourceBlock(path=FILE.findall(prose)[-1], text=block))
+            blocks.append(SourceBlock(path=FILE.findall(prose)[-1], text=block))
         for part in re.split(r"^    \$ ", indented, flags=re.M)[1:]:
-            line, *shown = (one.strip() for one in part.splitlines())
-            found.append(Command(line=line, shown=tuple(shown)))
-    return found
+            line, *shown = (text.strip() for text in part.splitlines())
+            blocks.append(Command(line=line, shown=tuple(shown)))
+    return blocks
 
 
 def shows(shown: tuple[str, ...], printed: str) -> bool:
     """Whether this is what was printed. `...` stands for any lines, a number for any number; nothing shown is nothing compared."""
-    lines = (r"(?:.*\n)*?" if one == "..." else re.sub(r"\d+", r"\\d+", re.escape(one)) + r" *\n" for one in shown)
+    lines = (r"(?:.*\n)*?" if line == "..." else re.sub(r"\d+", r"\\d+", re.escape(line)) + r" *\n" for line in shown)
     return not shown or re.fullmatch("".join(lines), printed) is not None
 
 
@@ -75,7 +75,7 @@ def test_the_tutorial_works_as_written(environment, tmp_path):
                 with grpc.insecure_channel(address) as channel:
                     grpc.channel_ready_future(channel).result(timeout=TIMEOUT_S)
                 continue
-            done = subprocess.run(
+            result = subprocess.run(
                 words,
                 cwd=tmp_path,
                 env=environment,
@@ -86,9 +86,9 @@ def test_the_tutorial_works_as_written(environment, tmp_path):
                 timeout=TIMEOUT_S,
                 check=False,
             )
-            print(f"$ {step.line}\n{done.stdout}")
-            assert done.returncode == int("WRONG_ANSWER" in " ".join(step.shown)), step.line
-            assert shows(step.shown, done.stdout), step.line
+            print(f"$ {step.line}\n{result.stdout}")
+            assert result.returncode == int("WRONG_ANSWER" in " ".join(step.shown)), step.line
+            assert shows(step.shown, result.stdout), step.line
     finally:
         for server in servers:
             server.terminate()
@@ -97,8 +97,8 @@ def test_the_tutorial_works_as_written(environment, tmp_path):
 
 def test_every_block_of_the_page_is_a_step():
     """The control of how the page is read: no block is left out."""
-    found = steps(PAGE.read_text())
-    files = [one.path for one in found if isinstance(one, SourceBlock)]
+    blocks = steps(PAGE.read_text())
+    files = [block.path for block in blocks if isinstance(block, SourceBlock)]
     assert files == [
         "kernel.cu",
         "kernel.cu",
@@ -107,7 +107,7 @@ def test_every_block_of_the_page_is_a_step():
         "competitions/first/competition.toml",
         "double.cu",
     ]
-    assert len(found) - len(files) == PAGE.read_text().count("    $ ") == 15
+    assert len(blocks) - len(files) == PAGE.read_text().count("    $ ") == 15
 
 
 @pytest.mark.parametrize(
