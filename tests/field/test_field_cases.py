@@ -39,15 +39,15 @@ async def test_a_kernel_of_the_field_gets_its_verdict(fleet: LocalFleet, name: s
     case = CASES[name]
     path = next(directory / case["kernel"] for directory in KERNELS if (directory / case["kernel"]).exists())
     text = path.read_text("utf-8")
-    for old, new in case.get("changes", []):
+    for old, replacement in case.get("changes", []):
         assert old in text, old
-        text = text.replace(old, new)
+        text = text.replace(old, replacement)
     problem = problem_at(problem_path(case.get("problem") or words_of(path)["problem"], *PROBLEMS))
     files = {path.name: text, **case.get("files", {})}
     report, _ = await graded(fleet, problem, files, mode=wire.Mode(case.get("mode", "test")), skip_sanitizer="mode" not in case)
     build, findings = report.build, report.profile.findings if report.profile else ()
-    said = " ".join((report.summary, *(build.remarks if build else ()), *map(str, findings)))
-    told = f"{said}\n{build.log if build else ''}"
-    assert f"{report.verdict.value} {report.reason}".startswith(case["verdict"]), told
-    assert all(words in told for words in case.get("says", [])), told
-    assert not any(words in said for words in case.get("never", [])), said
+    texts = " ".join((report.summary, *(build.remarks if build else ()), *map(str, findings)))
+    texts_and_log = f"{texts}\n{build.log if build else ''}"
+    assert f"{report.verdict.value} {report.reason}".startswith(case["verdict"]), texts_and_log
+    assert all(words in texts_and_log for words in case.get("says", [])), texts_and_log
+    assert not any(words in texts for words in case.get("never", [])), texts

@@ -56,12 +56,12 @@ class Place:
         """Run one of its programs, and return what it prints."""
         command = [str(self.bin / program), *words]
         with (self.directory / "log").open("a+") as log:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, check=False, cwd=self.directory, env=self.env, stdout=subprocess.PIPE, stderr=log, timeout=TIMEOUT_S
             )
             log.seek(0)
-            assert done.returncode == 0, f"{command}\n{log.read()[-4000:]}\n{done.stdout.decode()[-4000:]}"
-        return done.stdout.decode()
+            assert process.returncode == 0, f"{command}\n{log.read()[-4000:]}\n{process.stdout.decode()[-4000:]}"
+        return process.stdout.decode()
 
 
 def run_inspect(place: Place) -> Rewards:

@@ -34,7 +34,7 @@ from tests.fuzz import values
 PAGE = gates._Page
 PAGE_BYTES = ctypes.sizeof(PAGE)
 LIMIT_NS, HOUR_NS = 20_000_000, 3600 * 10**9
-WORDS = st.one_of(st.sampled_from([one % 2**32 for one in values.NUMBERS]), st.integers(0, 2**32 - 1))
+WORDS = st.one_of(st.sampled_from([number % 2**32 for number in values.NUMBERS]), st.integers(0, 2**32 - 1))
 FIELDS = ("operation", "poison", "input_count", "output_count", "axis_count", "variant", "count", "status", "message_bytes", "sample_count")
 
 
@@ -144,7 +144,7 @@ def test_every_answer_arrives_cut_to_its_layout(time: SteppedTime, answer: Answe
 
 @given(calls(), scribbles(), scribbles(), st.sampled_from(("nothing", "echo", "old", "wild", "gone")))
 def test_what_was_written_before_is_an_answer_a_violation_or_the_deadline(
-    time: SteppedTime, call: Call, before: list[tuple[int, bytes]], after: list[tuple[int, bytes]], done: str
+    time: SteppedTime, call: Call, before: list[tuple[int, bytes]], after: list[tuple[int, bytes]], outcome: str
 ) -> None:
     """Written in the judge's own order, so that the example that fails does so again."""
     with opened() as (judge, page):
@@ -152,11 +152,11 @@ def test_what_was_written_before_is_an_answer_a_violation_or_the_deadline(
         previous, deadline_ns = judge.done, time.now_ns + LIMIT_NS
         number = judge.open(call)
         write(page, after)
-        written = {"echo": number, "old": previous, "wild": number ^ 1}.get(done)
+        written = {"echo": number, "old": previous, "wild": number ^ 1}.get(outcome)
         if written is not None:
             page[PAGE.done.offset : PAGE.done.offset + 8] = written.to_bytes(8, "little")
         try:
-            answered = judge.wait(number, previous, deadline_ns, lambda: done != "gone")
+            answered = judge.wait(number, previous, deadline_ns, lambda: outcome != "gone")
             assert not answered or judge.done == number
             assert well_formed(judge.answer())
         except GateViolated:
@@ -168,14 +168,14 @@ def test_what_was_written_before_is_an_answer_a_violation_or_the_deadline(
 @given(st.integers(0, 2**32 - 1), st.sampled_from(("everything", "answers", "echoes", "go")), st.lists(calls(), min_size=1, max_size=4))
 @example(0, "echoes", [Call(operation=Operation.CALL)])
 @pytest.mark.slow
-def test_a_thread_that_scribbles_while_the_judge_works(time: SteppedTime, seed: int, aim: str, made: list[Call]) -> None:
+def test_a_thread_that_scribbles_while_the_judge_works(time: SteppedTime, seed: int, aim: str, sequence: list[Call]) -> None:
     """It writes to the page, all of it or the answer's part, while the judge opens, waits and reads; and echoes what it is told."""
     with opened() as (judge, page):
         stop = threading.Event()
         writer = threading.Thread(target=_scribble, args=(page, random.Random(seed), aim, stop))
         writer.start()
         try:
-            for call in made:
+            for call in sequence:
                 deadline_ns = time.now_ns + LIMIT_NS
                 try:
                     previous = judge.done
@@ -213,7 +213,7 @@ def test_the_scribbles_break_a_judge_that_does_not_look() -> None:
                 return True
             return bool(copy.sample_count > SAMPLE_LIMIT or copy.message_bytes > MESSAGE_LIMIT_BYTES)
 
-    found = find(scribbles(), breaks, settings=values.FINDING)
+    scribble = find(scribbles(), breaks, settings=values.FINDING)
     with opened() as (judge, page), pytest.raises(GateViolated):
-        write(page, found)
+        write(page, scribble)
         judge.answer()

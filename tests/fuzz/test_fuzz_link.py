@@ -48,7 +48,7 @@ class Peer:
     """A runner that does as it is told, in its own thread."""
 
     end: socket.socket
-    left: threading.Event  # by the judge
+    judge_left: threading.Event  # by the judge
     gate: Gate | None = None
 
     def act(self, steps: list[tuple[str, Any]]) -> None:
@@ -72,7 +72,7 @@ class Peer:
         time.sleep(seconds)
 
     def stay(self, _: object) -> None:
-        self.left.wait()
+        self.judge_left.wait()
 
     def read(self, count: int) -> None:
         self.end.settimeout(0.05)
@@ -87,7 +87,7 @@ class Peer:
         assert self.gate is not None
         first = self.gate.next(0)
         self.gate.reply(first, Answer(status=Status.OK, message=version))
-        while self.gate._page.go == first and not self.left.is_set():
+        while self.gate._page.go == first and not self.judge_left.is_set():
             time.sleep(0.001)
 
     def take(self, _: object) -> None:
@@ -104,7 +104,7 @@ class Peer:
                 time.sleep(0.002)
 
     def serve(self, _: object) -> None:
-        while not self.left.is_set():
+        while not self.judge_left.is_set():
             self.reply(1)
 
     def echo(self, _: object) -> None:
@@ -121,7 +121,7 @@ class Peer:
 
 
 def steps() -> st.SearchStrategy[list[tuple[str, Any]]]:
-    one = st.one_of(
+    step = st.one_of(
         st.tuples(st.just("send"), st.binary(min_size=1, max_size=100)),
         st.tuples(st.just("hand"), st.integers(1, 64)),
         st.tuples(st.just("shut"), st.sampled_from((socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR))),
@@ -132,30 +132,30 @@ def steps() -> st.SearchStrategy[list[tuple[str, Any]]]:
         st.tuples(st.just("lie"), st.integers(0, 2**32 - 1)),
         st.tuples(st.just("scribble"), st.binary(min_size=1, max_size=300)),
     )
-    return st.one_of(st.lists(one, max_size=6), st.lists(one, max_size=6).map(lambda rest: [("receive", None), ("reply", 2), *rest]))
+    return st.one_of(st.lists(step, max_size=6), st.lists(step, max_size=6).map(lambda rest: [("receive", None), ("reply", 2), *rest]))
 
 
-def judged(told: list[tuple[str, Any]], template_bytes: int = 0, turns: int = 2, load_s: float = LOAD_S, call_s: float = CALL_S) -> object:
+def judged(acts: list[tuple[str, Any]], template_bytes: int = 0, turns: int = 2, load_s: float = LOAD_S, call_s: float = CALL_S) -> object:
     """What the judge makes of a peer that does so."""
     ours, theirs = socket.socketpair()
     peer = Peer(theirs, threading.Event())
-    thread = threading.Thread(target=peer.act, args=(told,), daemon=True)
+    thread = threading.Thread(target=peer.act, args=(acts,), daemon=True)
     with ours:
         thread.start()
         try:
             with connect(EmulatedDevice(), ours, job(template_bytes), b"artifact", load_s) as runner:
-                found: object = runner.loaded
-                for _ in range(turns if isinstance(found, Answer) else 0):
-                    found = runner.call(Call(operation=Operation.CALL), call_s)
+                outcome: object = runner.loaded
+                for _ in range(turns if isinstance(outcome, Answer) else 0):
+                    outcome = runner.call(Call(operation=Operation.CALL), call_s)
         except NoRunner as absence:
-            found = NoRunner(str(absence))  # without the frames, which hold the gate
+            outcome = NoRunner(str(absence))  # without the frames, which hold the gate
         except GateViolated as violation:
-            found = violation.with_traceback(None)  # whose frames hold the gate
-        peer.left.set()
+            outcome = violation.with_traceback(None)  # whose frames hold the gate
+        peer.judge_left.set()
     thread.join()
     theirs.close()
     peer.gate = None
-    return found
+    return outcome
 
 
 def descriptors() -> int:
@@ -165,11 +165,11 @@ def descriptors() -> int:
 @values.examples(10)
 @given(steps(), st.sampled_from((0, 0, 0, 100_000, 900_000)))
 @example([("nap", 0.5)], 900_000)
-def test_a_runner_that_does_anything_is_answered_in_time(told: list[tuple[str, Any]], template_bytes: int) -> None:
+def test_a_runner_that_does_anything_is_answered_in_time(acts: list[tuple[str, Any]], template_bytes: int) -> None:
     """No runner, an answer, silence or a violation, while it stays; and the judge keeps nothing open."""
     before = descriptors()
-    found = judged([*told, ("stay", None)], template_bytes)
-    assert isinstance(found, (Silence, GateViolated, NoRunner)) or (isinstance(found, Answer) and well_formed(found)), found
+    outcome = judged([*acts, ("stay", None)], template_bytes)
+    assert isinstance(outcome, (Silence, GateViolated, NoRunner)) or (isinstance(outcome, Answer) and well_formed(outcome)), outcome
     if descriptors() > before:
         gc.collect()  # it takes long, and only what is in a circle needs it
     assert descriptors() <= before  # those of an earlier test may be closed meanwhile
@@ -177,8 +177,8 @@ def test_a_runner_that_does_anything_is_answered_in_time(told: list[tuple[str, A
 
 def test_a_runner_that_reads_nothing_does_not_hold_the_judge() -> None:
     """Found: a job larger than the socket's buffer was sent without a limit; the judge waited for as long as the box lived."""
-    found = judged([("stay", None)], template_bytes=900_000)
-    assert isinstance(found, NoRunner)
+    outcome = judged([("stay", None)], template_bytes=900_000)
+    assert isinstance(outcome, NoRunner)
 
 
 @pytest.mark.parametrize(
@@ -197,23 +197,23 @@ def test_a_runner_that_fails_before_it_announces_itself_is_our_fault(steps: list
     assert isinstance(judged(steps), NoRunner)
 
 
-@pytest.mark.parametrize(("step", "found"), [(("close", None), Silence.GONE), (("stay", None), Silence.TIMED_OUT)])
-def test_a_runner_that_fails_after_that_is_the_submissions(step: tuple[str, Any], found: Silence) -> None:
+@pytest.mark.parametrize(("step", "expected"), [(("close", None), Silence.GONE), (("stay", None), Silence.TIMED_OUT)])
+def test_a_runner_that_fails_after_that_is_the_submissions(step: tuple[str, Any], expected: Silence) -> None:
     """The control."""
-    assert judged([("receive", None), step]) is found
+    assert judged([("receive", None), step]) is expected
 
 
 def test_a_job_that_was_sent_whole_is_not_sent_again() -> None:
     """A runner may have answered and gone when the judge looks: that it loaded is known then."""
     for _ in range(20):
-        found = judged([("receive", None), ("echo", None), ("close", None)], turns=0, load_s=NEVER_S)
-        assert isinstance(found, Answer) and found.status is Status.OK
+        outcome = judged([("receive", None), ("echo", None), ("close", None)], turns=0, load_s=NEVER_S)
+        assert isinstance(outcome, Answer) and outcome.status is Status.OK
 
 
 def test_a_large_job_arrives_whole() -> None:
     """The control: a runner that reads gets all of it, with the descriptors, in however many pieces."""
-    found = judged([("receive", None), ("serve", None)], template_bytes=900_000, turns=1, load_s=NEVER_S, call_s=NEVER_S)
-    assert isinstance(found, Answer) and found.status is Status.OK
+    outcome = judged([("receive", None), ("serve", None)], template_bytes=900_000, turns=1, load_s=NEVER_S, call_s=NEVER_S)
+    assert isinstance(outcome, Answer) and outcome.status is Status.OK
 
 
 @values.examples(15)
@@ -235,25 +235,25 @@ def flooded(path: str, uid: int | None, limit_s: float) -> tuple[object, int]:
 
     def run() -> None:
         while not stop.is_set():
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
-                one.settimeout(0.2)
-                one.connect(path)
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
+                knock.settimeout(0.2)
+                knock.connect(path)
                 knocks.append(1)
-                one.send(b"hello")
+                knock.send(b"hello")
 
     threads = [threading.Thread(target=run, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:
         with accept(path, uid, limit_s) as link:
-            found: object = link.fileno() >= 0
+            outcome: object = link.fileno() >= 0
     except NoRunner as absence:
-        found = absence
+        outcome = absence
     finally:
         stop.set()
         for thread in threads:
             thread.join()
-    return found, len(knocks)
+    return outcome, len(knocks)
 
 
 def test_a_flood_of_strangers_does_not_hold_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_a_flood_of_strangers_does_not_hold_the_judge(monkeypatch: pytest.Monkey
     control is the same flood where its uid is the right one."""
     monkeypatch.setattr(runner_link, "time", SteppedTime(step_ns=100_000_000))
     with tempfile.TemporaryDirectory(prefix="gl-") as place:
-        found, knocks = flooded(str(Path(place) / "a"), os.getuid() + 1, 1.0)
-        assert isinstance(found, NoRunner) and knocks <= 11 + BACKLOG
-        found, _ = flooded(str(Path(place) / "b"), os.getuid(), NEVER_S)
-        assert found is True
+        outcome, knocks = flooded(str(Path(place) / "a"), os.getuid() + 1, 1.0)
+        assert isinstance(outcome, NoRunner) and knocks <= 11 + BACKLOG
+        outcome, _ = flooded(str(Path(place) / "b"), os.getuid(), NEVER_S)
+        assert outcome is True

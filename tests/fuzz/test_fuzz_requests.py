@@ -71,16 +71,16 @@ def served() -> Iterator[Served]:
             fakes.write_problem(place / "problems", name)
         settings = Settings(listen="127.0.0.1:0", state_dir=place / "state", problems=(place / "problems",), drain_s=0, queue_limit=10**9)
         with in_thread(serving(settings, fakes.wiring())) as running:
-            made = Served(running.address)
-            submit(made)
-            yield made
-            made.channel.close()
+            instance = Served(running.address)
+            submit(instance)
+            yield instance
+            instance.channel.close()
 
 
 def submit(served: Served, request_id: str = "") -> submission_pb2.Submission:
     source = submission_pb2.SourceFile(path="kernel.cu", content=fakes.SOURCE)
-    asked = api.SubmitRequest(submission=submission_pb2.Submission(problem="problems/sum", sources=[source]), request_id=request_id)
-    return submission_pb2.Submission.FromString(served.call("Submit", asked.SerializeToString()))
+    request = api.SubmitRequest(submission=submission_pb2.Submission(problem="problems/sum", sources=[source]), request_id=request_id)
+    return submission_pb2.Submission.FromString(served.call("Submit", request.SerializeToString()))
 
 
 def answered(served: Served, method: str, data: bytes) -> grpc.StatusCode:
@@ -90,31 +90,31 @@ def answered(served: Served, method: str, data: bytes) -> grpc.StatusCode:
     except grpc.RpcError as error:
         status: Any = rpc_status.from_call(error)
         assert error.details() and status is not None
-        said = to_error(status)
-        missing = isinstance(said, NotInstalled) and not has_extensions()
+        answer = to_error(status)
+        missing = isinstance(answer, NotInstalled) and not has_extensions()
         assert error.code() in REFUSALS or missing, f"{error.code()}: {error.details()[:500]}"
-        assert getattr(said, "reason", "INTERNAL") != "INTERNAL" and str(said)
+        assert getattr(answer, "reason", "INTERNAL") != "INTERNAL" and str(answer)
         return error.code()
     return CODE.OK
 
 
 def strings() -> st.SearchStrategy[str]:
     """Words of the API among any text."""
-    known = st.sampled_from(("problems/sum", "problems/other", "problems/none", "submissions/none", "cuda", "torch_extension", "python"))
-    more = st.sampled_from(
+    names = st.sampled_from(("problems/sum", "problems/other", "problems/none", "submissions/none", "cuda", "torch_extension", "python"))
+    oddities = st.sampled_from(
         ("kernel.cu", "a/b.py", "solve", "emulated", "cuda:0", "cuda:H200", fakes.SOURCE, "00000000-0000-4000-8000-000000000000")
     )
-    long = st.builds(lambda one, count: one * count, st.sampled_from(("a", "é", "/", "../", "\0", "\U0010ffff")), st.integers(1, 20_000))
-    return st.one_of(known, known, more, values.unicode_texts(), tokens(), long)
+    long = st.builds(lambda text, count: text * count, st.sampled_from(("a", "é", "/", "../", "\0", "\U0010ffff")), st.integers(1, 20_000))
+    return st.one_of(names, names, oddities, values.unicode_texts(), tokens(), long)
 
 
 def tokens() -> st.SearchStrategy[str]:
     """Page tokens that anybody can make: the digest in them is of what they ask for."""
-    asked = st.sampled_from((("problems",), ("", ()), ("sum", ())))
+    digests = st.sampled_from((("problems",), ("", ()), ("sum", ())))
     plain = st.one_of(values.hostile_values(), st.sampled_from(values.NUMBERS))
-    made = st.builds(lambda position, fields: json.dumps([position, request_limits._digest(fields)]), plain, asked)
+    positions = st.builds(lambda position, fields: json.dumps([position, request_limits._digest(fields)]), plain, digests)
     deep = st.integers(1, 30_000).map(lambda count: "[" * count)
-    return st.one_of(made, made, deep, values.unicode_texts()).map(lambda text: base64.urlsafe_b64encode(text.encode()).decode())
+    return st.one_of(positions, positions, deep, values.unicode_texts()).map(lambda text: base64.urlsafe_b64encode(text.encode()).decode())
 
 
 def requests(method: str) -> st.SearchStrategy[tuple[str, bytes]]:
@@ -128,7 +128,7 @@ def requests(method: str) -> st.SearchStrategy[tuple[str, bytes]]:
         "ListProblems": tokens().map(lambda token: api.ListProblemsRequest(page_token=token).SerializeToString()),
         "Submit": submissions(),
         "BatchSubmit": st.lists(submissions(), max_size=3).map(
-            lambda many: api.BatchSubmitRequest(requests=[api.SubmitRequest.FromString(one) for one in many]).SerializeToString()
+            lambda many: api.BatchSubmitRequest(requests=[api.SubmitRequest.FromString(request) for request in many]).SerializeToString()
         ),
     }
     raw = st.binary(max_size=100)
@@ -145,7 +145,7 @@ def submissions() -> st.SearchStrategy[bytes]:
         st.just(fakes.SOURCE), strings(), values.garbled(fakes.SOURCE, words=("/*", "*/", '"', "\\\n", "#", "##", "PYBIND11_MODULE"))
     )
     source = st.builds(lambda path, content: submission_pb2.SourceFile(path=path, content=content), paths, contents)
-    made = st.builds(
+    messages = st.builds(
         lambda sources, problem, language, entry, kind, mode, request_id: api.SubmitRequest(
             submission=submission_pb2.Submission(
                 sources=sources, problem=problem, language=language, entry=entry, device_kind=kind, mode=mode
@@ -160,7 +160,7 @@ def submissions() -> st.SearchStrategy[bytes]:
         st.integers(-1, 6),
         st.one_of(st.just(""), strings()),
     )
-    return made.map(lambda message: message.SerializeToString())
+    return messages.map(lambda message: message.SerializeToString())
 
 
 def every_request() -> st.SearchStrategy[tuple[str, bytes]]:
@@ -169,9 +169,9 @@ def every_request() -> st.SearchStrategy[tuple[str, bytes]]:
 
 @values.examples(40)
 @given(every_request())
-def test_every_request_is_answered(served: Served, asked: tuple[str, bytes]) -> None:
+def test_every_request_is_answered(served: Served, request: tuple[str, bytes]) -> None:
     """With OK, or with a refusal that the client can tell; never UNKNOWN, never INTERNAL."""
-    answered(served, *asked)
+    answered(served, *request)
 
 
 def names(name: str) -> str:
@@ -262,10 +262,10 @@ def streams() -> st.SearchStrategy[list[bytes]]:
 def test_a_server_that_was_sent_any_bytes_answers_the_next(served: Served, sent: list[bytes], waits: bool) -> None:
     """The next request, on another connection, is answered."""
     host, port = served.address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=CALL_S) as one, contextlib.suppress(OSError):
+    with socket.create_connection((host, int(port)), timeout=CALL_S) as connection, contextlib.suppress(OSError):
         for piece in sent:
-            one.sendall(piece)
+            connection.sendall(piece)
         if waits:
-            one.settimeout(0.02)
-            one.recv(4096)
+            connection.settimeout(0.02)
+            connection.recv(4096)
     assert api.ListProblemsResponse.FromString(served.call("ListProblems", b"")).problems

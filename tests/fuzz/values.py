@@ -46,7 +46,7 @@ def examples(small: int) -> Callable[[Any], Any]:
 @functools.cache
 def texts() -> st.SearchStrategy[str]:
     """Any text, lone surrogates too, and those that have broken something somewhere."""
-    long = st.sampled_from(LONG).map(lambda one: one[0] * one[1])
+    long = st.sampled_from(LONG).map(lambda pair: pair[0] * pair[1])
     return st.one_of(st.sampled_from(TEXTS), st.text(st.characters(), max_size=30), st.text(st.characters(), max_size=30), long)
 
 
@@ -82,10 +82,10 @@ def hostile_values() -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def mutated(draw: st.DrawFn, data: Any, values: st.SearchStrategy[Any] | None = None, most: int = 3) -> Any:
+def mutated(draw: st.DrawFn, data: Any, values: st.SearchStrategy[Any] | None = None, limit: int = 3) -> Any:
     """Plain data in which some places hold something else, have gone, or are new."""
     data, values = json.loads(json.dumps(data)), hostile_values() if values is None else values
-    for _ in range(draw(st.integers(1, most))):
+    for _ in range(draw(st.integers(1, limit))):
         places = list(_places(data))
         if not places:
             return draw(values)
@@ -96,9 +96,9 @@ def mutated(draw: st.DrawFn, data: Any, values: st.SearchStrategy[Any] | None = 
             case 1 if isinstance(holder, dict):
                 holder[draw(texts())] = draw(values)
             case 2:
-                other, name = draw(st.sampled_from(places))
-                if (isinstance(other, dict) and name in other) or (isinstance(other, list) and isinstance(name, int) and name < len(other)):
-                    holder[key] = json.loads(json.dumps(other[name]))
+                place, name = draw(st.sampled_from(places))
+                if (isinstance(place, dict) and name in place) or (isinstance(place, list) and isinstance(name, int) and name < len(place)):
+                    holder[key] = json.loads(json.dumps(place[name]))
             case _:
                 holder[key] = draw(values)
     return data
@@ -150,19 +150,19 @@ def _of_class(kind: type[Any], depth: int) -> st.SearchStrategy[Any]:
     required = {f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING}
     fields = {name: _of_hint(hint, depth) for name, hint in hints.items()}
     return st.fixed_dictionaries(
-        {name: one for name, one in fields.items() if name in required},
-        optional={name: one for name, one in fields.items() if name not in required},
+        {name: strategy for name, strategy in fields.items() if name in required},
+        optional={name: strategy for name, strategy in fields.items() if name not in required},
     ).map(lambda values: kind(**values))
 
 
 def _of_hint(hint: Any, depth: int) -> st.SearchStrategy[Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return st.one_of([_of_hint(one, depth) for one in arguments])
+        return st.one_of([_of_hint(argument, depth) for argument in arguments])
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return st.just(()) if depth <= 0 else st.lists(_of_hint(arguments[0], depth - 1), max_size=2).map(tuple)
     if origin is tuple:
-        return st.tuples(*(_of_hint(one, depth) for one in arguments))
+        return st.tuples(*(_of_hint(argument, depth) for argument in arguments))
     if origin is dict:
         return st.dictionaries(unicode_texts(), _of_hint(arguments[1], depth - 1), max_size=2)
     if dataclasses.is_dataclass(hint):
@@ -171,7 +171,7 @@ def _of_hint(hint: Any, depth: int) -> st.SearchStrategy[Any]:
         return st.sampled_from(list(hint))
     if hint is int or (origin is typing.Annotated and arguments[0] is int):
         low, high = arguments[1] if arguments else wire.INT64
-        return st.one_of(st.sampled_from([one for one in NUMBERS if low <= one <= high]), st.integers(low, high))
+        return st.one_of(st.sampled_from([number for number in NUMBERS if low <= number <= high]), st.integers(low, high))
     plain: dict[Any, st.SearchStrategy[Any]] = {
         float: st.floats(allow_nan=False, allow_infinity=False),
         wire.AnyFloat: st.floats(),
@@ -226,13 +226,13 @@ def _of_descriptor(descriptor: Descriptor, depth: int, strings: st.SearchStrateg
 def _of_field(field: FieldDescriptor, depth: int, strings: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
     entry = field.message_type if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE else None
     if entry is not None and entry.GetOptions().map_entry:
-        value = _one(entry.fields_by_name["value"], depth - 1, strings)
+        value = _of_single(entry.fields_by_name["value"], depth - 1, strings)
         return st.dictionaries(strings, value, max_size=2) if depth > 0 else st.just({})
-    one = _one(field, depth, strings)
-    return st.lists(one, max_size=3 if depth > 0 else 0) if field.is_repeated else one
+    single = _of_single(field, depth, strings)
+    return st.lists(single, max_size=3 if depth > 0 else 0) if field.is_repeated else single
 
 
-def _one(field: FieldDescriptor, depth: int, strings: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+def _of_single(field: FieldDescriptor, depth: int, strings: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
     match field.cpp_type:
         case FieldDescriptor.CPPTYPE_MESSAGE:
             return _deeper(field.message_type, depth - 1, strings) if depth > 0 else st.just(_nothing)
@@ -245,8 +245,8 @@ def _one(field: FieldDescriptor, depth: int, strings: st.SearchStrategy[str]) ->
     low, high = _RANGES[field.cpp_type]
     numbers = st.integers(low, high)
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
-        return st.one_of(st.sampled_from([one.number for one in field.enum_type.values]), numbers)
-    return st.one_of(st.sampled_from([one for one in NUMBERS if low <= one <= high]), numbers)
+        return st.one_of(st.sampled_from([value.number for value in field.enum_type.values]), numbers)
+    return st.one_of(st.sampled_from([number for number in NUMBERS if low <= number <= high]), numbers)
 
 
 def _deeper(descriptor: Descriptor, depth: int, strings: st.SearchStrategy[str]) -> st.SearchStrategy[Callable[[Any], None]]:
@@ -259,17 +259,17 @@ def _nothing(_: Any) -> None:
 
 def _set(message: Any, field: FieldDescriptor, value: Any) -> None:
     if isinstance(value, dict):
-        for key, one in value.items():
-            if callable(one):
-                one(getattr(message, field.name)[key])
+        for key, entry in value.items():
+            if callable(entry):
+                entry(getattr(message, field.name)[key])
             else:
-                getattr(message, field.name)[key] = one
+                getattr(message, field.name)[key] = entry
     elif isinstance(value, list):
-        for one in value:
-            if callable(one):
-                one(getattr(message, field.name).add())
+        for entry in value:
+            if callable(entry):
+                entry(getattr(message, field.name).add())
             else:
-                getattr(message, field.name).append(one)
+                getattr(message, field.name).append(entry)
     elif callable(value):
         getattr(message, field.name).SetInParent()
         value(getattr(message, field.name))

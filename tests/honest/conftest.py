@@ -29,13 +29,13 @@ class HonestGrading:
         """Grade a kernel as often as is asked for."""
         problem = kernel.read_problem()
         problem = replace(problem, spec=replace(problem.spec, trial_count=max(TRIALS, problem.spec.trial_count)))
-        new = kernel.submission(problem.problem_id)
+        submission = kernel.submission(problem.problem_id)
         request = GradingRequest(
             isolation=self.isolation,
             problem=problem,
-            sources=new.sources,
-            language=new.language,
-            mode=new.mode,
+            sources=submission.sources,
+            language=submission.language,
+            mode=submission.mode,
             conditions=Conditions(measure_s=MEASURE_S),
         )
         return [self.client.grade(request) for _ in range(REPEATS)]

@@ -27,11 +27,11 @@ STEP_S = 900
 
 def run(*words: str | Path, cwd: Path = ROOT) -> str:
     """Run a command; return all that it printed. Raises AssertionError with the end of that if the command fails."""
-    done = subprocess.run(
+    process = subprocess.run(
         list(map(str, words)), cwd=cwd, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=STEP_S
     )
-    assert done.returncode == 0, f"{words[0]} {words[1]} ended with {done.returncode}:\n{done.stdout[-4000:]}"
-    return done.stdout
+    assert process.returncode == 0, f"{words[0]} {words[1]} ended with {process.returncode}:\n{process.stdout[-4000:]}"
+    return process.stdout
 
 
 def import_base() -> None:
@@ -54,8 +54,8 @@ def wheels(cache: Path) -> Path:
     """Return a directory with the wheels of all that the images install, fetched with this machine's settings of pip."""
     wanted = requirements(tomllib.loads((ROOT / "pyproject.toml").read_text()))
     text = "\n".join([*wanted, (ROOT / "constraints.txt").read_text()])
-    kept = cache / f"wheels-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    if not kept.is_dir():
+    directory = cache / f"wheels-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if not directory.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         for old in cache.glob("wheels-*"):
             shutil.rmtree(old, ignore_errors=True)
@@ -65,8 +65,8 @@ def wheels(cache: Path) -> Path:
             fetched = Path(place) / "wheels"
             pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--python-version", PYTHON]
             run(*pip, "-c", "constraints.txt", "-r", listed, "-d", fetched)
-            fetched.rename(kept)
-    return kept
+            fetched.rename(directory)
+    return directory
 
 
 @contextmanager
@@ -89,8 +89,8 @@ def served(directory: Path) -> Iterator[str]:
 
 def build(context: Path, target: str, tag: str, links: str) -> str:
     """Build a target of the Dockerfile in `context`; returns what the builder printed."""
-    given = {"BASE": BASE, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": links}
-    words = [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
+    arguments = {"BASE": BASE, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": links}
+    words = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
     return run("docker", "build", "--network", "host", *words, "--target", target, "--tag", tag, context)
 
 

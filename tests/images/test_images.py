@@ -67,8 +67,8 @@ async def grade_in_boxes_of(image: str) -> None:
         Path(place).chmod(0o711)
         settings = BoxSettings(state_id=f"image{os.getpid()}", runtime_dir=Path(place), box_root=f"image:{image}")
         isolation = DockerIsolation(settings)
-        found = await isolation.check()
-        assert found.usable, found.detail
+        usability = await isolation.check()
+        assert usability.usable, usability.detail
         async with LocalFleet(isolation=isolation, settings=settings) as fleet:
             for name in KERNELS:
                 text = (EXAMPLES / name).read_text("utf-8")

@@ -11,8 +11,8 @@ def walk(cost, total, start):
         column = diagonal - row
         if 0 <= column < cost.shape[1]:
             above = total[row - 1, column] if row > 0 else start[0]
-            left = total[row, column - 1] if column > 0 else start[0]
-            total[row, column] = cost[row, column] + (min(above, left) if diagonal > 0 else 0)
+            left_cost = total[row, column - 1] if column > 0 else start[0]
+            total[row, column] = cost[row, column] + (min(above, left_cost) if diagonal > 0 else 0)
         cuda.syncthreads()
 
 

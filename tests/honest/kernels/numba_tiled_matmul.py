@@ -8,18 +8,18 @@ TILE = 16
 
 @cuda.jit
 def tiled(a, b, c):
-    left = cuda.shared.array((TILE, TILE), float32)
+    a_tile = cuda.shared.array((TILE, TILE), float32)
     right = cuda.shared.array((TILE, TILE), float32)
     x, y = cuda.grid(2)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     total = float32(0.0)
     for tile in range((a.shape[1] + TILE - 1) // TILE):
         at = tile * TILE
-        left[tx, ty] = a[x, at + ty] if x < a.shape[0] and at + ty < a.shape[1] else float32(0.0)
+        a_tile[tx, ty] = a[x, at + ty] if x < a.shape[0] and at + ty < a.shape[1] else float32(0.0)
         right[tx, ty] = b[at + tx, y] if at + tx < b.shape[0] and y < b.shape[1] else float32(0.0)
         cuda.syncthreads()
         for k in range(TILE):
-            total += left[tx, k] * right[k, ty]
+            total += a_tile[tx, k] * right[k, ty]
         cuda.syncthreads()
     if x < c.shape[0] and y < c.shape[1]:
         c[x, y] = total
