@@ -48,29 +48,29 @@ async def graded(
     ledger, *, user="x", score=SCORE, verdict=Verdict.ACCEPTED, problem_id="sum", competition_id="spring", mode=wire.Mode.RANKED
 ):
     """A submission from its making to its verdict."""
-    new = replace(fakes.new_submission(problem_id=problem_id), user=user, competition_id=competition_id, mode=mode)
-    made = await ledger.submit(new, fakes.problem(problem_id))
+    draft = replace(fakes.new_submission(problem_id=problem_id), user=user, competition_id=competition_id, mode=mode)
+    submission = await ledger.submit(draft, fakes.problem(problem_id))
     lease = await ledger.lease("w", ttl_s=30)
-    assert lease.submission.submission_id == made.submission_id
+    assert lease.submission.submission_id == submission.submission_id
     flags = ("THROTTLED", "DEVICE_NOT_QUIET")
     await ledger.settle(lease, Report(verdict=verdict, reason="", summary="", environment=REAL, score=score, flags=flags))
-    return made
+    return submission
 
 
 async def users(ledger):
-    return sorted(one.user for one in await read_standings(ledger, COMPETITION))
+    return sorted(standing.user for standing in await read_standings(ledger, COMPETITION))
 
 
 async def test_what_was_judged_by_another_tolerance_is_not_on_the_board(ledger):
     """The problem's tolerance has changed since; the control is the board by the rule that it was judged by."""
     await graded(ledger, user="earlier")
-    made = await read_standings(ledger, COMPETITION)
+    standings = await read_standings(ledger, COMPETITION)
     wider = replace(fakes.problem("sum").spec, tolerance=wire.Tolerance(atol=1e-2, rtol=1e-2))
     now, before = (replace(COMPETITION, rules={"sum": rule_of(spec)}) for spec in (wider, fakes.problem("sum").spec))
-    found = leaderboard.board(now, made, problem_id="sum")
-    assert (found.entries, found.other_rule_count, found.rule) == ((), 1, rule_of(wider))
-    control = leaderboard.board(before, made, problem_id="sum")
-    assert [one.user for one in control.entries] == ["earlier"] and control.other_rule_count == 0
+    board = leaderboard.board(now, standings, problem_id="sum")
+    assert (board.entries, board.other_rule_count, board.rule) == ((), 1, rule_of(wider))
+    control = leaderboard.board(before, standings, problem_id="sum")
+    assert [entry.user for entry in control.entries] == ["earlier"] and control.other_rule_count == 0
 
 
 async def test_only_what_is_accepted_and_scored_in_the_competitions_mode_counts(ledger):
@@ -90,7 +90,7 @@ async def test_only_what_is_accepted_and_scored_in_the_competitions_mode_counts(
 
 
 @pytest.mark.parametrize(
-    ("made", "counts"),
+    ("create_time", "counts"),
     [
         (START - timedelta(microseconds=1), False),
         (START, True),
@@ -98,23 +98,23 @@ async def test_only_what_is_accepted_and_scored_in_the_competitions_mode_counts(
         (START + 48 * HOUR, False),
     ],
 )
-async def test_the_window_is_kept_to_the_microsecond(ledger, clock, made, counts):
+async def test_the_window_is_kept_to_the_microsecond(ledger, clock, create_time, counts):
     """By when it was made; graded it may be when all is over."""
-    clock.now = made
+    clock.now = create_time
     await graded(ledger)
     assert await users(ledger) == (["x"] if counts else [])
 
 
 async def in_bytes(ledger):
     """All boards of the competition."""
-    made = []
+    messages = []
     for problem_id in ("sum", "other", ""):
         for device in ("NVIDIA H100", "NVIDIA H200"):
-            found = leaderboard.board(
+            board = leaderboard.board(
                 COMPETITION, await read_standings(ledger, COMPETITION, problem_id=problem_id), problem_id=problem_id, device=device
             )
-            made.append(board_to_proto(found, found.entries, {}).SerializeToString(deterministic=True))
-    return b"|".join(made)
+            messages.append(board_to_proto(board, board.entries, {}).SerializeToString(deterministic=True))
+    return b"|".join(messages)
 
 
 async def test_a_board_is_the_same_bytes_after_a_restart(location):
@@ -129,13 +129,13 @@ async def test_a_board_is_the_same_bytes_after_a_restart(location):
 
 async def test_a_board_is_the_same_bytes_from_both_databases(tmp_path, postgres):
     """Whatever order the rows were written in, and are read in."""
-    made = rows(400)
+    entries = rows(400)
     async with Ledger.open(tmp_path / "l") as sqlite:
-        await filled(sqlite, made)
+        await filled(sqlite, entries)
         expected = await in_bytes(sqlite)
     with postgres.lent() as url:
         async with Ledger.open(url) as shared:
-            await filled(shared, made[::-1])
+            await filled(shared, entries[::-1])
             assert await in_bytes(shared) == expected
 
 
@@ -146,9 +146,9 @@ async def test_a_board_of_two_thousand_submissions_is_made_at_once(location):
         took = []
         for _ in range(7):
             begun = time.process_time()
-            found = leaderboard.board(COMPETITION, await read_standings(ledger, COMPETITION))
+            board = leaderboard.board(COMPETITION, await read_standings(ledger, COMPETITION))
             took.append(time.process_time() - begun)
-        assert len(found.entries) == 200 and min(took) < 0.15, took
+        assert len(board.entries) == 200 and min(took) < 0.15, took
 
 
 ALICE, ROOT = Caller(user="alice", scopes=frozenset({Scope.SUBMIT, Scope.READ})), Caller(user="root")
@@ -160,7 +160,7 @@ def actions(ledger):
 
 
 async def kinds(actions):
-    return [one.kind for one in (await actions.page("spring", size=50))[0]]
+    return [action.kind for action in (await actions.page("spring", size=50))[0]]
 
 
 async def test_a_withdrawn_submission_leaves_the_board_and_the_next_best_counts(ledger, actions, clock):
@@ -170,15 +170,15 @@ async def test_a_withdrawn_submission_leaves_the_board_and_the_next_best_counts(
     await graded(ledger, user="bob")
 
     async def board():
-        found = leaderboard.board(COMPETITION, await read_standings(ledger, COMPETITION, problem_id="sum"), problem_id="sum")
-        return [(one.user, one.submission_id) for one in found.entries]
+        shown_board = leaderboard.board(COMPETITION, await read_standings(ledger, COMPETITION, problem_id="sum"), problem_id="sum")
+        return [(entry.user, entry.submission_id) for entry in shown_board.entries]
 
     before = await board()
     assert ("alice", best.submission_id) in before
     withdrawn = await actions.withdraw(best.submission_id, COMPETITION, ALICE, "a slip")
     assert withdrawn.withdrawal == Withdrawal(user="alice", reason="a slip", create_time=clock.now) and withdrawn.score == SCORE
     assert await ledger.get(best.submission_id) == withdrawn
-    (listed,) = [one for one in (await ledger.page(size=9))[0] if one.submission_id == best.submission_id]
+    (listed,) = [entry for entry in (await ledger.page(size=9))[0] if entry.submission_id == best.submission_id]
     assert listed.withdrawal == withdrawn.withdrawal
     assert ("alice", second.submission_id) in await board() and ("alice", best.submission_id) not in await board()
     assert (await actions.restore(best.submission_id, "root", "")).withdrawal is None
@@ -186,29 +186,29 @@ async def test_a_withdrawn_submission_leaves_the_board_and_the_next_best_counts(
 
 
 async def test_an_owner_withdraws_until_the_end_and_an_administrator_at_any_time(ledger, actions, clock):
-    made = await graded(ledger, user="alice")
+    submission = await graded(ledger, user="alice")
     clock.now = COMPETITION.end_time - timedelta(microseconds=1)
-    await actions.withdraw(made.submission_id, COMPETITION, ALICE, "")
-    await actions.restore(made.submission_id, "root", "")
+    await actions.withdraw(submission.submission_id, COMPETITION, ALICE, "")
+    await actions.restore(submission.submission_id, "root", "")
     clock.now = COMPETITION.end_time
     with pytest.raises(WithdrawalRefused, match="'spring' ended at 2026-03-03 00:00:00 UTC; ask its organisers"):
-        await actions.withdraw(made.submission_id, COMPETITION, ALICE, "")
+        await actions.withdraw(submission.submission_id, COMPETITION, ALICE, "")
     assert await users(ledger) == ["alice"]
-    await actions.withdraw(made.submission_id, COMPETITION, ROOT, "uses a library")
+    await actions.withdraw(submission.submission_id, COMPETITION, ROOT, "uses a library")
     assert await users(ledger) == []
 
 
 async def test_an_owner_does_not_replace_what_an_administrator_wrote(ledger, actions):
     """The other way round an administrator does, and both are in the record. The same once more is no second action."""
-    made = await graded(ledger, user="alice")
-    await actions.withdraw(made.submission_id, COMPETITION, ALICE, "mine")
+    submission = await graded(ledger, user="alice")
+    await actions.withdraw(submission.submission_id, COMPETITION, ALICE, "mine")
     for _ in range(2):
-        found = await actions.withdraw(made.submission_id, COMPETITION, ROOT, "copied")
-    assert (await actions.withdraw(made.submission_id, COMPETITION, ALICE, "a slip")).withdrawal == found.withdrawal
+        copied = await actions.withdraw(submission.submission_id, COMPETITION, ROOT, "copied")
+    assert (await actions.withdraw(submission.submission_id, COMPETITION, ALICE, "a slip")).withdrawal == copied.withdrawal
     recorded, _ = await actions.page("spring", size=9)
-    assert [(one.user, one.subject, one.reason) for one in recorded] == [
-        ("root", made.submission_id, "copied"),
-        ("alice", made.submission_id, "mine"),
+    assert [(action.user, action.subject, action.reason) for action in recorded] == [
+        ("root", submission.submission_id, "copied"),
+        ("alice", submission.submission_id, "mine"),
     ]
 
 
@@ -230,36 +230,36 @@ async def test_what_is_on_no_board_is_not_withdrawn(ledger, actions):
 
 async def test_a_withdrawal_gives_no_quota_back_and_stays_while_it_is_graded(ledger, actions):
     """Also of one that waits: it is graded, and then on no board. Who hands in again has one less."""
-    new = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
+    draft = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
     policy = AdmissionPolicy(admit=partial(check_admission, COMPETITION), quotas=(Quota(limit=1, window=HOUR, period="in an hour"),))
-    made = await ledger.submit(new, fakes.problem(), policy=policy)
-    await actions.withdraw(made.submission_id, COMPETITION, ALICE, "")
+    submission = await ledger.submit(draft, fakes.problem(), policy=policy)
+    await actions.withdraw(submission.submission_id, COMPETITION, ALICE, "")
     with pytest.raises(QuotaExceeded):
-        await ledger.submit(new, fakes.problem(), policy=policy)
+        await ledger.submit(draft, fakes.problem(), policy=policy)
     await ledger.settle(await ledger.lease("w", ttl_s=30), replace(fakes.report(), environment=REAL, score=SCORE))
-    settled = await ledger.get(made.submission_id)
+    settled = await ledger.get(submission.submission_id)
     assert settled.withdrawal is not None and settled.score == SCORE and await users(ledger) == []
 
 
 async def test_a_ban_takes_a_user_off_the_boards_and_refuses_what_comes(ledger, actions, clock):
     """Of this competition only, and until it is lifted. A request that was answered before finds its submission still."""
     policy = AdmissionPolicy(admit=partial(check_admission, COMPETITION))
-    new = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
+    draft = replace(fakes.new_submission(), user="alice", competition_id="spring", mode=wire.Mode.RANKED)
     for user in ("alice", "bob"):
         await graded(ledger, user=user)
-    first = await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)
-    made = await actions.ban("spring", "alice", "root", "copied a kernel")
-    assert (made.user, made.administrator, made.submission_count, made.create_time) == ("alice", "root", 2, clock.now)
-    assert await users(ledger) == ["bob"] and await actions.bans_of("spring") == [made] and await actions.bans_of("autumn") == []
+    first = await ledger.submit(draft, fakes.problem(), request_id="r", policy=policy)
+    ban = await actions.ban("spring", "alice", "root", "copied a kernel")
+    assert (ban.user, ban.administrator, ban.submission_count, ban.create_time) == ("alice", "root", 2, clock.now)
+    assert await users(ledger) == ["bob"] and await actions.bans_of("spring") == [ban] and await actions.bans_of("autumn") == []
     with pytest.raises(UserBanned, match="you are banned from competition 'spring': copied a kernel; ask its organisers"):
-        await ledger.submit(new, fakes.problem(), policy=policy)
-    assert (await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)).submission_id == first.submission_id
-    await ledger.submit(replace(new, competition_id=""), fakes.problem())  # elsewhere as before
-    other = AdmissionPolicy(admit=partial(check_admission, replace(COMPETITION, competition_id="autumn")))
-    await ledger.submit(replace(new, competition_id="autumn"), fakes.problem(), policy=other)
-    await ledger.submit(replace(new, user="bob"), fakes.problem(), policy=policy)
+        await ledger.submit(draft, fakes.problem(), policy=policy)
+    assert (await ledger.submit(draft, fakes.problem(), request_id="r", policy=policy)).submission_id == first.submission_id
+    await ledger.submit(replace(draft, competition_id=""), fakes.problem())  # elsewhere as before
+    autumn_policy = AdmissionPolicy(admit=partial(check_admission, replace(COMPETITION, competition_id="autumn")))
+    await ledger.submit(replace(draft, competition_id="autumn"), fakes.problem(), policy=autumn_policy)
+    await ledger.submit(replace(draft, user="bob"), fakes.problem(), policy=policy)
     assert await actions.lift_ban("spring", "alice", "root", "") and not await actions.lift_ban("spring", "alice", "root", "")
-    await ledger.submit(new, fakes.problem(), policy=policy)
+    await ledger.submit(draft, fakes.problem(), policy=policy)
     assert await users(ledger) == ["alice", "bob"] and await kinds(actions) == [ActionKind.BAN_LIFTED, ActionKind.BANNED]
 
 
@@ -267,13 +267,13 @@ async def test_a_ban_takes_a_user_off_the_boards_and_refuses_what_comes(ledger, 
 async def test_the_window_opens_and_closes_to_the_moment(ledger, clock, seconds, phase):
     """The start is in it, the end is not; the time that decides is the one that is kept. A request that was answered is answered again."""
     policy = AdmissionPolicy(admit=partial(check_admission, COMPETITION))
-    new, clock.now = replace(fakes.new_submission(), competition_id="spring"), START + timedelta(seconds=seconds)
+    draft, clock.now = replace(fakes.new_submission(), competition_id="spring"), START + timedelta(seconds=seconds)
     if phase is None:
-        first = await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)
+        first = await ledger.submit(draft, fakes.problem(), request_id="r", policy=policy)
         assert first.create_time == clock.now
         clock.pass_s(2 * 86400)
-        assert (await ledger.submit(new, fakes.problem(), request_id="r", policy=policy)).submission_id == first.submission_id
+        assert (await ledger.submit(draft, fakes.problem(), request_id="r", policy=policy)).submission_id == first.submission_id
     else:
         with pytest.raises(CompetitionClosed) as caught:
-            await ledger.submit(new, fakes.problem(), policy=policy)
+            await ledger.submit(draft, fakes.problem(), policy=policy)
         assert caught.value.phase == phase and caught.value.time.endswith("00:00:00 UTC")

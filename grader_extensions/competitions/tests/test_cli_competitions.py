@@ -42,8 +42,8 @@ def address(tmp_path_factory):
     times = {name: (datetime.now(UTC) + timedelta(hours=hours)).isoformat() for name, hours in (("start", -1), ("end", 1))}
     (root / "competition.toml").write_text(TOML.format(**times))
     (root / "kernel.cu").write_text(fakes.source("accept"))
-    with embedded_server(root, competitions=(root,)) as found:
-        yield root, found
+    with embedded_server(root, competitions=(root,)) as server_address:
+        yield root, server_address
 
 
 def run(*words):
@@ -66,11 +66,11 @@ def test_competitions_are_listed_and_shown(address):
     _, at = address
     listed, shown = run("competitions", "list", "--server", at), run("competitions", "show", "spring", "--server", at)
     assert "Spring sprint" in listed.stdout and "open" in listed.stdout
-    for said in ("spring: Spring sprint (open)", "speedup over eager", "at most 2 in a day each", "mode ranked, 3 processes each"):
-        assert said in shown.stdout
+    for text in ("spring: Spring sprint (open)", "speedup over eager", "at most 2 in a day each", "mode ranked, 3 processes each"):
+        assert text in shown.stdout
     data = json.loads(run("competitions", "show", "competitions/spring", "--server", at, "--json").stdout)
     assert data["secret_workload_counts"] == {"sum": 1} and data["state"] == "COMPETITION_STATE_OPEN"
-    names = [one["name"] for one in json.loads(run("competitions", "list", "--server", at, "--json").stdout)["competitions"]]
+    names = [entry["name"] for entry in json.loads(run("competitions", "list", "--server", at, "--json").stdout)["competitions"]]
     assert names == ["competitions/spring"]
     assert "987654" not in listed.stdout + shown.stdout + str(data)
 
@@ -86,12 +86,12 @@ def test_submitting_to_a_competition_is_ranked_unless_an_option_says_otherwise(a
 def test_a_competition_needs_a_server(tmp_path):
     """A command's own server has none."""
     (tmp_path / "kernel.cu").write_text(fakes.source("accept"))
-    found = run("submit", str(tmp_path / "kernel.cu"), "--problem", "sum", "--competition", "spring")
-    assert found.exit_code == 2 and "name the server that holds it" in found.output
+    result = run("submit", str(tmp_path / "kernel.cu"), "--problem", "sum", "--competition", "spring")
+    assert result.exit_code == 2 and "name the server that holds it" in result.output
 
 
 @pytest.mark.parametrize(
-    ("position", "said"),
+    ("position", "line"),
     [
         ({"ahead_count": 3}, "queued: 3 ahead\n"),
         ({"ahead_count": 3, "estimated_duration": Duration(seconds=42)}, "queued: 3 ahead, about 42 s\n"),
@@ -99,16 +99,16 @@ def test_a_competition_needs_a_server(tmp_path):
         ({"no_worker": True}, "queued: next, but no worker is joined\n"),
     ],
 )
-def test_a_place_in_the_queue_is_a_line(position, said):
+def test_a_place_in_the_queue_is_a_line(position, line):
     """With the estimate where there is one; it ends with the waiting."""
     console = Console(file=io.StringIO(), width=100)
     lines = PlainLines(console)
     lines.feed(submission_pb2.SubmissionEvent(sequence=1, queue_position=submission_pb2.QueuePosition(**position)))
-    assert console.file.getvalue() == said
+    assert console.file.getvalue() == line
     lines.feed(submission_pb2.SubmissionEvent(sequence=2, submission={"state": submission_pb2.SUBMISSION_STATE_RUNNING}))
     before = console.file.getvalue()
     lines.feed(submission_pb2.SubmissionEvent(sequence=2, progress={"stage": submission_pb2.STAGE_BUILDING}))
-    assert before.startswith(said) and "ahead" not in console.file.getvalue().removeprefix(before)
+    assert before.startswith(line) and "ahead" not in console.file.getvalue().removeprefix(before)
 
 
 # -- organisers ------------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_withdraw_takes_a_submission_off_the_board_and_undo_puts_it_back(at, ent
     assert run("competitions", "export", "spring", "--out", str(archive), *at).exit_code == 0
     with zipfile.ZipFile(archive) as file:
         table = list(csv.DictReader(io.StringIO(file.read("spring/submissions.csv").decode())))
-    assert {one["submission"]: one["withdrawn"][-8:] for one in table}[name.rpartition("/")[2]] == ": a slip"
+    assert {row["submission"]: row["withdrawn"][-8:] for row in table}[name.rpartition("/")[2]] == ": a slip"
     data = json.loads(run("withdraw", short, "--json", "--reason", "a slip", *at).stdout)
     assert data["withdrawal"]["reason"] == "a slip"
     assert run("withdraw", short, "--undo", *at).stdout == f"{name}: counts on the boards\n"
@@ -140,8 +140,8 @@ def test_withdraw_takes_a_submission_off_the_board_and_undo_puts_it_back(at, ent
 
 
 def test_bans_are_made_listed_and_lifted(at):
-    made = run("competitions", "ban", "spring", "mallory", "--reason", "copied a kernel", *at).stdout
-    assert "mallory is banned from competitions/spring, and has submitted nothing there; check the name" in made
+    output = run("competitions", "ban", "spring", "mallory", "--reason", "copied a kernel", *at).stdout
+    assert "mallory is banned from competitions/spring, and has submitted nothing there; check the name" in output
     listed = run("competitions", "ban", "spring", *at).stdout
     assert "mallory" in listed and "copied a kernel" in listed
     assert json.loads(run("competitions", "ban", "competitions/spring", "--json", *at).stdout)["bans"][0]["user"] == "mallory"
@@ -176,17 +176,17 @@ ORDER = {"cause": "a bug", "competition": "competitions/spring", "top_count": 3,
 
 
 @pytest.mark.parametrize(
-    "other", [{"cause": "another"}, {"competition": "competitions/fall"}, {"top_count": 4}, {"device_kind": "cuda"}, {"fresh_sizes": False}]
+    "field", [{"cause": "another"}, {"competition": "competitions/fall"}, {"top_count": 4}, {"device_kind": "cuda"}, {"fresh_sizes": False}]
 )
-def test_only_the_same_order_has_the_same_request_id(other):
+def test_only_the_same_order_has_the_same_request_id(field):
     """So that the command goes on with what it began, and nobody gets somebody else's final."""
     order = rejudge_pb2.Rejudge(**ORDER)
-    assert request_id(order) == request_id(rejudge_pb2.Rejudge(**ORDER)) != request_id(rejudge_pb2.Rejudge(**ORDER | other))
+    assert request_id(order) == request_id(rejudge_pb2.Rejudge(**ORDER)) != request_id(rejudge_pb2.Rejudge(**ORDER | field))
     assert request_id(order) != request_id(order, "2")
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("final", "spring", "--top", "3", "--device", "auto"), "one device"),
         (("final", "spring", "--top", "0", "--device", "emulated"), "--top"),
@@ -197,9 +197,9 @@ def test_only_the_same_order_has_the_same_request_id(other):
         (("rejudge", "create", "--cause", "x", "--no-wait", "--apply", "--server", "127.0.0.1:1"), "--apply"),
     ],
 )
-def test_misuse_is_told_before_anything_is_asked(words, told):
-    found = run(*words)
-    assert found.exit_code == 2 and told in found.output
+def test_misuse_is_told_before_anything_is_asked(words, message):
+    result = run(*words)
+    assert result.exit_code == 2 and message in result.output
 
 
 def test_a_change_is_a_line_with_both_ranks_and_both_judgements():
@@ -214,7 +214,7 @@ def test_a_change_is_a_line_with_both_ranks_and_both_judgements():
     for part in render(rejudge, report_pb2.SCORE_KIND_SPEEDUP):
         console.print(part)
     out = console.export_text()
-    line = next(one for one in out.splitlines() if "submissions/s" in one)
+    line = next(text for text in out.splitlines() if "submissions/s" in text)
     assert line.split()[:2] == ["-", "1"] and "ACCEPTED 2x (1.9..2.1)" in line and "WRONG_ANSWER MISMATCH" in line and "[red]" in line
     assert "\x1b" not in out and "grader-cli rejudge apply rejudges/r" in out
 
@@ -222,12 +222,12 @@ def test_a_change_is_a_line_with_both_ranks_and_both_judgements():
 @pytest.mark.parametrize(("hours", "may_ask", "asks", "says"), [(-1, True, 0, ""), (1, False, 0, "a final now"), (1, True, 1, "")])
 def test_a_final_before_the_end_asks_where_somebody_can_answer(monkeypatch, capsys, hours, may_ask, asks, says):
     """And is not begun by a no. A pipe gets a note; after the end nothing is said."""
-    competition, asked = competition_pb2.Competition(name="competitions/spring"), []
+    competition, questions = competition_pb2.Competition(name="competitions/spring"), []
     competition.end_time.FromDatetime(datetime.now(UTC) + timedelta(hours=hours))
-    monkeypatch.setattr("typer.confirm", lambda text, **_: asked.append(text) or len(asked) > 1)
+    monkeypatch.setattr("typer.confirm", lambda text, **_: questions.append(text) or len(questions) > 1)
     if asks:
         with pytest.raises(UsageError, match="not begun"):
             ask_before_end(competition, may_ask=may_ask)
         asks += 1
     ask_before_end(competition, may_ask=may_ask)
-    assert len(asked) == asks and says in capsys.readouterr().err
+    assert len(questions) == asks and says in capsys.readouterr().err

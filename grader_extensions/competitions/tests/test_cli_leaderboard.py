@@ -24,20 +24,20 @@ HOUR = timedelta(hours=1)
 
 def row(user, value, half, number, **fields):
     """A submission's row, made on one problem and device."""
-    (made,) = rows(1, start=datetime.now(UTC) - HOUR)
-    made |= {"submission_id": f"s{number}", "user_name": user, "problem_id": "sum", "device": "NVIDIA H200", "flags": ""}
-    return made | {"score": value, "score_low": value - half, "score_high": value + half} | fields
+    (fields_of_row,) = rows(1, start=datetime.now(UTC) - HOUR)
+    fields_of_row |= {"submission_id": f"s{number}", "user_name": user, "problem_id": "sum", "device": "NVIDIA H200", "flags": ""}
+    return fields_of_row | {"score": value, "score_low": value - half, "score_high": value + half} | fields
 
 
 @pytest.fixture
 def board(serve, settings, place, capsys):
     """Run the command against a server with these rows; returns its exit code and what it printed."""
 
-    async def run(made=(), *, more="", json=False, **wanted):
-        (place / "competition.toml").write_text(board_toml(more))
-        if made:
+    async def run(entries=(), *, extra="", json=False, **wanted):
+        (place / "competition.toml").write_text(board_toml(extra))
+        if entries:
             async with Ledger.open(settings.ledger) as ledger:
-                await filled(ledger, made)
+                await filled(ledger, entries)
         async with serve(competitions=(place / "competition.toml",)) as client:
             code = await leaderboard_command("spring", server=client.address, json=json, **wanted)
         return code, capsys.readouterr().out
@@ -70,7 +70,7 @@ async def test_the_overall_table_says_how_many_problems_and_what_missing_ones_co
 
 async def test_times_are_shown_as_times(board):
     """In the unit that they are read in."""
-    _, out = await board([row("ann", 1_234_567.0, 20_000, 1)], more='score = "time"\n', problem="sum")
+    _, out = await board([row("ann", 1_234_567.0, 20_000, 1)], extra='score = "time"\n', problem="sum")
     assert "1.23 ms (1.21..1.25)" in out and "less is better" in out
 
 
@@ -82,8 +82,8 @@ async def test_practice_is_said_to_be_practice(board):
 
 async def test_a_device_is_found_by_a_part_of_its_name(board):
     """And where that is no one's or several's, those that there are, are named."""
-    made = [*THREE, row("dan", 4.0, 0.1, 4, device="NVIDIA H100")]
-    _, out = await board(made, problem="sum", device="h200")
+    entries = [*THREE, row("dan", 4.0, 0.1, 4, device="NVIDIA H100")]
+    _, out = await board(entries, problem="sum", device="h200")
     assert "on NVIDIA H200" in out and "dan" not in out and "also on: NVIDIA H100" in out
     with pytest.raises(UsageError, match=r"several devices have 'nvidia'.*NVIDIA H100, NVIDIA H200"):
         await board(problem="sum", device="nvidia")
@@ -115,7 +115,7 @@ async def test_csv_has_every_entry_in_full(board, place):
     code, out = await board(many, problem="sum", csv=str(place / "board.csv"))
     assert code is Exit.DONE and out == "" and not (place / "board.csv.part").exists()
     read = list(csv.DictReader((place / "board.csv").open()))
-    assert [float(one["score"]) for one in read] == sorted(values, reverse=True)
+    assert [float(entry["score"]) for entry in read] == sorted(values, reverse=True)
     assert read[0]["user"] == "u59" and read[0]["submission"] == "s59" and read[0]["flags"] == "THROTTLED DEVICE_NOT_QUIET"
     assert datetime.fromisoformat(read[0]["create_time"]).tzinfo is not None
     _, out = await board(problem="sum", csv="-")
@@ -132,7 +132,7 @@ async def test_json_is_the_message_in_full(board):
     """With proto field names and numbers that read back as they were."""
     _, out = await board([row("ann", 1 / 3, 0.01, 1), row("bob", 0.2, 0.01, 2)], problem="sum", json=True)
     read = json.loads(out)
-    assert [one["score"] for one in read["entries"]] == [1 / 3, 0.2] and read["entry_count"] == 2 and read["devices"] == ["NVIDIA H200"]
+    assert [entry["score"] for entry in read["entries"]] == [1 / 3, 0.2] and read["entry_count"] == 2 and read["devices"] == ["NVIDIA H200"]
     with pytest.raises(UsageError, match="both write to stdout"):
         await board(problem="sum", json=True, csv="-")
 
@@ -146,8 +146,8 @@ def now():
 def competition(place):
     """Write the competition's file, with these lines more."""
 
-    def write(more=""):
-        (place / "competition.toml").write_text(board_toml(more))
+    def write(extra=""):
+        (place / "competition.toml").write_text(board_toml(extra))
         return place / "competition.toml"
 
     return write
@@ -156,20 +156,20 @@ def competition(place):
 async def test_a_ranked_submission_comes_onto_the_board_with_its_score(serve, competition, kernel, finished):
     """From Submit to the board: accepted in three processes, with an interval that covers how they differed."""
     async with serve(competitions=(competition(),)) as client:
-        made = kernel(device_kind="emulated")
-        made.mode, made.competition = submission_pb2.MODE_RANKED, "competitions/spring"
-        made.sources[0].content += "// speedup: 3.0\n"
-        done = await finished(client, await client.submit(made))
-        assert done.report.verdict == report_pb2.VERDICT_ACCEPTED and done.report.process_count == 3
-        assert done.score == pytest.approx(3.0, rel=1e-6) and done.score_low < 2.97 and done.score_high > 3.03
-        assert (done.score_kind, done.score_baseline) == (report_pb2.SCORE_KIND_SPEEDUP, "eager")
+        draft = kernel(device_kind="emulated")
+        draft.mode, draft.competition = submission_pb2.MODE_RANKED, "competitions/spring"
+        draft.sources[0].content += "// speedup: 3.0\n"
+        submission = await finished(client, await client.submit(draft))
+        assert submission.report.verdict == report_pb2.VERDICT_ACCEPTED and submission.report.process_count == 3
+        assert submission.score == pytest.approx(3.0, rel=1e-6) and submission.score_low < 2.97 and submission.score_high > 3.03
+        assert (submission.score_kind, submission.score_baseline) == (report_pb2.SCORE_KIND_SPEEDUP, "eager")
         board = await CompetitionCalls(client).get_leaderboard("competitions/spring", problem="problems/sum")
         (entry,) = board.entries
-        assert (entry.rank, entry.submission, entry.score) == (1, done.name, done.score)
+        assert (entry.rank, entry.submission, entry.score) == (1, submission.name, submission.score)
         assert (entry.language, entry.submission_count) == ("cuda", 1)
         (overall,) = (await CompetitionCalls(client).get_leaderboard("competitions/spring")).entries
         assert (overall.language, overall.submission_count) == ("", 1)
-        assert entry.create_time == done.create_time and "EMULATED_NOT_RANKED" in entry.flags
+        assert entry.create_time == submission.create_time and "EMULATED_NOT_RANKED" in entry.flags
         assert (board.device, list(board.devices), board.official) == ("fake", ["fake"], False)
         assert (board.score_kind, board.baseline) == (report_pb2.SCORE_KIND_SPEEDUP, "eager")
         overall = await CompetitionCalls(client).get_leaderboard("competitions/spring")
@@ -179,11 +179,11 @@ async def test_a_ranked_submission_comes_onto_the_board_with_its_score(serve, co
 async def test_every_process_is_seen_by_who_watches(serve, competition, kernel):
     """Which process the facts that follow are of."""
     async with serve(competitions=(competition(),)) as client:
-        made = kernel(device_kind="emulated")
-        made.mode = submission_pb2.MODE_RANKED
-        events = [event async for event in client.watch((await client.submit(made)).name)]
+        draft = kernel(device_kind="emulated")
+        draft.mode = submission_pb2.MODE_RANKED
+        events = [event async for event in client.watch((await client.submit(draft)).name)]
         begun = [event.progress for event in events if event.progress.process]
-        assert [(one.process, one.process_count) for one in begun] == [(1, 3), (2, 3), (3, 3)]
+        assert [(event.process, event.process_count) for event in begun] == [(1, 3), (2, 3), (3, 3)]
 
 
 async def test_pages_make_up_the_board(serve, competition, settings, now):
@@ -235,11 +235,11 @@ async def test_a_frozen_board_shows_administrators_what_it_keeps_from_others(set
         await filled(ledger, [early, late])
         keys = {scope: (await ledger.keys.create("ann", frozenset({Scope.READ, scope})))[1] for scope in (Scope.READ, Scope.ADMIN)}
     there = settings.model_copy(update={"competitions": (path,), "auth": "keys"})
-    seen: dict[Scope, competition_pb2.Leaderboard] = {}
+    boards: dict[Scope, competition_pb2.Leaderboard] = {}
     async with serving(there, fakes.wiring()) as running:
         for scope in (Scope.READ, Scope.ADMIN, Scope.READ):
             async with GraderClient(running.address, key=keys[scope]) as client:
-                seen[scope] = await CompetitionCalls(client).get_leaderboard("competitions/spring", problem="problems/sum")
-    assert [one.score for one in seen[Scope.READ].entries] == [early["score"]]
-    assert seen[Scope.READ].freeze_time.ToDatetime(UTC) == freeze
-    assert [one.score for one in seen[Scope.ADMIN].entries] == [9.0] and not seen[Scope.ADMIN].HasField("freeze_time")
+                boards[scope] = await CompetitionCalls(client).get_leaderboard("competitions/spring", problem="problems/sum")
+    assert [entry.score for entry in boards[Scope.READ].entries] == [early["score"]]
+    assert boards[Scope.READ].freeze_time.ToDatetime(UTC) == freeze
+    assert [entry.score for entry in boards[Scope.ADMIN].entries] == [9.0] and not boards[Scope.ADMIN].HasField("freeze_time")

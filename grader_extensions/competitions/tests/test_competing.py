@@ -35,7 +35,7 @@ def competitions(place):
 async def test_a_competition_is_shown_without_its_secrets(serve, competitions):
     """How many there are, and where it is in its life."""
     secret = f'secret_seed = "{"ab" * 16}"\nhourly_limit = 3\nprocesses = 2\n[[secret]]\nproblem = "sum"\naxes = {{ n = 987654 }}\n'
-    async with serve(competitions=competitions(one=toml("one", more=secret))) as client:
+    async with serve(competitions=competitions(one=toml("one", extra=secret))) as client:
         shown = await CompetitionCalls(client).get_competition("competitions/one")
         assert dict(shown.secret_workload_counts) == {"sum": 1} and (shown.hourly_limit, shown.process_count) == (3, 2)
         assert shown.state == competition_pb2.COMPETITION_STATE_OPEN and shown.problems == ["problems/sum"]
@@ -52,8 +52,8 @@ async def test_competitions_are_listed_by_name_in_pages(serve, competitions):
     async with serve(competitions=competitions(**texts)) as client:
         first = await CompetitionCalls(client).list_competitions(page_size=2)
         second = await CompetitionCalls(client).list_competitions(page_size=2, page_token=first.next_page_token)
-        assert [one.name[-1] for one in (*first.competitions, *second.competitions)] == ["a", "b", "c"] and not second.next_page_token
-        states = [one.state for one in (*first.competitions, *second.competitions)]
+        assert [entry.name[-1] for entry in (*first.competitions, *second.competitions)] == ["a", "b", "c"] and not second.next_page_token
+        states = [entry.state for entry in (*first.competitions, *second.competitions)]
         assert states == [
             competition_pb2.COMPETITION_STATE_OPEN,
             competition_pb2.COMPETITION_STATE_ENDED,
@@ -69,9 +69,9 @@ async def test_a_submission_is_of_the_competition_s_problems_and_devices(serve, 
         with pytest.raises(InvalidRequest, match="'cuda' is not a device of competition 'one'; leave it out, or take one of: emulated"):
             await client.submit(kernel(competition_id="one", device_kind="cuda"))
         for mode in (wire.Mode.TEST, wire.Mode.RANKED):
-            made = await client.submit(kernel(competition_id="one", mode=mode))
-            assert (made.competition, made.device_kind) == ("competitions/one", "emulated")
-            assert (await finished(client, made)).state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
+            submission = await client.submit(kernel(competition_id="one", mode=mode))
+            assert (submission.competition, submission.device_kind) == ("competitions/one", "emulated")
+            assert (await finished(client, submission)).state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
 
 
 async def test_practice_on_hidden_workloads_alone_is_refused(serve, competitions, kernel, place):
@@ -93,17 +93,17 @@ async def test_a_competition_on_a_device_that_is_not_here_says_so(serve, competi
 async def test_a_problem_is_graded_with_secret_workloads_only_in_its_competition(serve, competitions, kernel, finished):
     """Of the same problem, with and without."""
     secret = f'secret_seed = "{"ab" * 16}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = 987654 }}\n'
-    async with serve(competitions=competitions(one=toml("one", more=secret))) as client:
-        inside, outside = [await client.submit(kernel(**asked)) for asked in ({"competition_id": "one"}, {})]
-        reports = [(await finished(client, one)).report for one in (inside, outside)]
+    async with serve(competitions=competitions(one=toml("one", extra=secret))) as client:
+        inside, outside = [await client.submit(kernel(**fields)) for fields in ({"competition_id": "one"}, {})]
+        reports = [(await finished(client, submission)).report for submission in (inside, outside)]
         assert [len([trial for trial in report.trials if trial.hidden]) for report in reports] == [2, 1]
 
 
 async def place_of(client, submission):
     """Refused at once, unless the queue was read just before: it is not read again for each."""
-    while not (found := await client.get_submission(submission.name)).HasField("queue_position"):
+    while not (shown := await client.get_submission(submission.name)).HasField("queue_position"):
         await asyncio.sleep(0.05)
-    return found.queue_position.ahead_count
+    return shown.queue_position.ahead_count
 
 
 @pytest.mark.slow
@@ -114,20 +114,20 @@ async def test_places_in_the_queue_are_told(serve, grade, kernel):
         while (await client.get_submission(running.name)).state == submission_pb2.SUBMISSION_STATE_QUEUED:
             await asyncio.sleep(0.01)
         queued = [await client.submit(kernel("hang")) for _ in range(3)]
-        while [await place_of(client, one) for one in queued] != [0, 1, 2]:  # a busy machine is asked rarely
+        while [await place_of(client, submission) for submission in queued] != [0, 1, 2]:  # a busy machine is asked rarely
             pass
-        seen = []
+        events = []
         async for event in client.watch(queued[2].name):
-            seen.append(event)
+            events.append(event)
             if event.WhichOneof("event") == "queue_position":
                 assert event.sequence == 1 and not event.queue_position.HasField("estimated_duration")
                 if event.queue_position.ahead_count == 1:
                     break
                 await client.cancel(queued[0].name)
-        assert [one.queue_position.ahead_count for one in seen if one.HasField("queue_position")] == [2, 1]
+        assert [update.queue_position.ahead_count for update in events if update.HasField("queue_position")] == [2, 1]
         await client.cancel(queued[2].name)
-        rest = [event async for event in client.watch(queued[2].name, after_sequence=seen[-1].sequence)]
-        assert [(one.sequence, one.submission.state) for one in rest] == [(2, submission_pb2.SUBMISSION_STATE_CANCELLED)]
+        rest = [event async for event in client.watch(queued[2].name, after_sequence=events[-1].sequence)]
+        assert [(update.sequence, update.submission.state) for update in rest] == [(2, submission_pb2.SUBMISSION_STATE_CANCELLED)]
         assert not (await client.get_submission(queued[2].name)).HasField("queue_position")
 
 
@@ -136,22 +136,22 @@ async def test_a_competition_takes_no_profile(serve, competitions, kernel):
     async with serve(competitions=competitions(one=toml("one"))) as client:
         with pytest.raises(InvalidSubmission, match="a competition takes no MODE_PROFILE"):
             await client.submit(kernel(competition_id="one", mode=wire.Mode.PROFILE))
-        made = await client.submit(kernel(competition_id="one", mode=wire.Mode.TEST))
-        assert made.mode == submission_pb2.MODE_TEST
+        submission = await client.submit(kernel(competition_id="one", mode=wire.Mode.TEST))
+        assert submission.mode == submission_pb2.MODE_TEST
 
 
 async def test_what_is_left_of_quotas_is_shown_where_it_is_asked_for(serve, competitions, kernel):
     """The server's and those of open competitions, as they are used; a competition that is over limits nobody."""
-    texts = {"one": toml("one", more="hourly_limit = 2"), "over": toml("over", -2, -1, more="hourly_limit = 2")}
+    texts = {"one": toml("one", extra="hourly_limit = 2"), "over": toml("over", -2, -1, extra="hourly_limit = 2")}
     async with serve(competitions=competitions(**texts), daily_limit=3) as client:
-        made = kernel()
-        made.competition = "competitions/one"
-        await client.submit(made)
+        submission = kernel()
+        submission.competition = "competitions/one"
+        await client.submit(submission)
         assert not (await client.get_caller()).quotas
-        found = (await client.get_caller(with_quotas=True)).quotas
-        shown = [(one.competition, one.limit, one.window.seconds, one.used_count) for one in found]
+        quotas = (await client.get_caller(with_quotas=True)).quotas
+        shown = [(quota.competition, quota.limit, quota.window.seconds, quota.used_count) for quota in quotas]
         assert shown == [("", 3, 86_400, 1), ("competitions/one", 2, 3600, 1)]
-        assert all(one.next_time.ToDatetime(UTC) > NOW for one in found)
+        assert all(quota.next_time.ToDatetime(UTC) > NOW for quota in quotas)
 
 
 async def test_a_sweep_is_for_no_competition(serve, competitions, kernel):

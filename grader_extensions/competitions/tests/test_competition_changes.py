@@ -54,8 +54,8 @@ FAIR = {
 }
 
 
-def of(*found):
-    return {one.competition_id: one for one in found}
+def of(*competitions):
+    return {competition.competition_id: competition for competition in competitions}
 
 
 def refusal(before, after, now):
@@ -78,10 +78,10 @@ def test_what_competitors_rely_on_stays_from_the_start_on(key):
 def test_the_rest_may_change_and_is_shown(key):
     changed = replace(SPRING, **FAIR[key])
     check_fair(of(SPRING), of(changed), START + HOUR)
-    (found,) = changes(of(SPRING), of(changed))
-    assert found.kind == competition_pb2.COMPETITION_CHANGE_KIND_CHANGED and [one.key for one in found.keys] == [key]
-    assert bool(found.keys[0].before or found.keys[0].after) is (key != "statement")
-    assert competition_changes._recorded(found).startswith(f"changed; {key}: ")
+    (change,) = changes(of(SPRING), of(changed))
+    assert change.kind == competition_pb2.COMPETITION_CHANGE_KIND_CHANGED and [entry.key for entry in change.keys] == [key]
+    assert bool(change.keys[0].before or change.keys[0].after) is (key != "statement")
+    assert competition_changes._recorded(change).startswith(f"changed; {key}: ")
 
 
 def test_an_end_moves_to_a_time_to_come():
@@ -108,7 +108,7 @@ def test_the_file_of_a_running_competition_stays():
     assert "is gone; put it back" in refusal(SPRING, None, START)
     check_fair(of(SPRING), {}, START - HOUR)
     check_fair(of(SPRING), {}, END)
-    assert [(one.competition, one.kind) for one in changes(of(SPRING), of(replace(SPRING, competition_id="autumn")))] == [
+    assert [(change.competition, change.kind) for change in changes(of(SPRING), of(replace(SPRING, competition_id="autumn")))] == [
         ("competitions/autumn", competition_pb2.COMPETITION_CHANGE_KIND_ADDED),
         ("competitions/spring", competition_pb2.COMPETITION_CHANGE_KIND_REMOVED),
     ]

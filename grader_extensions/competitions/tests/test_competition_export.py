@@ -27,8 +27,8 @@ async def opened(settings, place):
     @asynccontextmanager
     async def start(end):
         now = datetime.now(UTC)
-        freeze, made = now - 2 * HOUR, rows(COUNT, report=records.to_text(fakes.report()), start=now - 3 * HOUR)
-        for number, row in enumerate(made):
+        freeze, entries = now - 2 * HOUR, rows(COUNT, report=records.to_text(fakes.report()), start=now - 3 * HOUR)
+        for number, row in enumerate(entries):
             row |= {"user_name": USERS[number % 3], "sources": '[{"path": "kernel.cu", "content": "x"}]', "device": "NVIDIA H200"}
             if number >= LATE:
                 row |= {"create_time": freeze + HOUR / 2, "score": 9.0, "score_low": 8.9, "score_high": 9.1}
@@ -36,7 +36,7 @@ async def opened(settings, place):
         text = f'name = "spring"\ntitle = "Spring"\nproblems = ["sum", "other"]\nvisibility = "after_end"\nsecret_seed = "{"ab" * 16}"\n'
         (place / "competition.toml").write_text(text + "".join(f"{key} = {time.isoformat()}\n" for key, time in times.items()))
         async with Ledger.open(settings.ledger) as ledger:
-            await filled(ledger, made)
+            await filled(ledger, entries)
             scopes = {"organiser": frozenset(Scope), "ann": frozenset({Scope.SUBMIT, Scope.READ})}
             keys = {user: (await ledger.keys.create(user, of_user))[1] for user, of_user in scopes.items()}
         there = settings.model_copy(update={"competitions": (place / "competition.toml",), "auth": "keys"})
@@ -50,12 +50,12 @@ async def opened(settings, place):
 def export(monkeypatch, tmp_path):
     """Export the competition of this server with this key; the archive."""
 
-    async def made(running, key, name="a.zip"):
+    async def write_archive(running, key, name="a.zip"):
         monkeypatch.setenv("GRADER_KEY", key)
         await competition_export.export_command("spring", tmp_path / name, server=running.address)
         return tmp_path / name
 
-    return made
+    return write_archive
 
 
 def submissions(path: Path) -> list[str]:
@@ -67,15 +67,15 @@ def submissions(path: Path) -> list[str]:
 async def test_an_organiser_has_everything_and_a_user_their_own(opened, export):
     """While the board is frozen. A user's board in the archive is the frozen one."""
     async with opened(HOUR) as (running, keys):
-        whole, own = await export(running, keys["organiser"]), await export(running, keys["ann"], "own.zip")
+        whole, own_export = await export(running, keys["organiser"]), await export(running, keys["ann"], "own.zip")
     assert len(submissions(whole)) == COUNT
-    assert submissions(own) and all(",ann," in line for line in submissions(own))
-    with zipfile.ZipFile(whole) as all_of_it, zipfile.ZipFile(own) as part:
+    assert submissions(own_export) and all(",ann," in line for line in submissions(own_export))
+    with zipfile.ZipFile(whole) as all_of_it, zipfile.ZipFile(own_export) as part:
         board = "spring/boards/overall.nvidia-h200.csv"
         assert all_of_it.read(board) != part.read(board)
         names, fewer = all_of_it.namelist(), part.namelist()
         assert len([name for name in names if "/sources/kernel." in name]) == COUNT
-        assert len([name for name in fewer if "/sources/kernel." in name]) == len(submissions(own))
+        assert len([name for name in fewer if "/sources/kernel." in name]) == len(submissions(own_export))
         assert set(fewer) < set(names)
         assert "spring/competition.json" in names and "spring/boards/sum.nvidia-h200.json" in names
         assert {file.external_attr >> 16 for file in all_of_it.infolist()} == {0o600}

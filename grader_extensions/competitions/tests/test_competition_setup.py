@@ -55,22 +55,22 @@ def test_the_section_works_as_written(environment, tmp_path):
     environment |= {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "GRADER_RESIDENT_TOOLCHAIN": "0"}
     ports = {port: str(free_port()) for port in (PORT, WEB_PORT)}
 
-    def bash(lines: list[str], place: Path, **more: str) -> str:
+    def bash(lines: list[str], place: Path, **variables: str) -> str:
         text = "\n".join(lines)
-        for port, own in ports.items():
-            text = text.replace(port, own)
-        done = subprocess.run(
+        for port, replacement in ports.items():
+            text = text.replace(port, replacement)
+        result = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
             cwd=place,
-            env=environment | more,
+            env=environment | variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
             check=False,
         )
-        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        assert result.returncode == 0, f"{text}\n{result.stdout}{result.stderr}"
+        return result.stdout
 
     (*before, command), after = blocks()
     assert "ok: autumn, problems: vector_add" in bash(before, clone)
@@ -78,8 +78,8 @@ def test_the_section_works_as_written(environment, tmp_path):
     assert all(
         (place / name).stat().st_mode & 0o777 == 0o600 for name in ("tls.key", "organiser.key", "keys.csv", "autumn/competition.toml")
     )
-    for port, own in ports.items():
-        command = command.replace(port, own)
+    for port, replacement in ports.items():
+        command = command.replace(port, replacement)
     there = environment | {"PATH": f"{clone}/.venv/bin:{environment['PATH']}"}
     server = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=place, stdin=subprocess.DEVNULL, env=there)
     try:

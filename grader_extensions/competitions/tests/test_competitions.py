@@ -21,7 +21,7 @@ from grader_extensions.competitions.competition_file import LOGO_LIMIT_BYTES, pr
 from grader_extensions.competitions.model import TieRule, Visibility
 from grader_extensions.competitions.store import Competitions, read_competition
 from grader_extensions.operation.server_doctor import CheckupStatus
-from grader_extensions.operation.tests.test_checkup import found as finding
+from grader_extensions.operation.tests.test_checkup import check_of as finding
 from sandbox.protocol import wire
 from tests import fakes
 from tests.server import competition_files
@@ -126,16 +126,16 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "message"), MISTAKES)
-def test_a_mistake_is_named_with_file_line_and_key(load, tmp_path, problems, old, new, message):
+@pytest.mark.parametrize(("old", "replacement", "message"), MISTAKES)
+def test_a_mistake_is_named_with_file_line_and_key(load, tmp_path, problems, old, replacement, message):
     """A server and `competitions check` use the same words, which quote no secret size and no seed. The check adds a remedy."""
     assert old in TEXT
     with pytest.raises(ProblemInvalid) as caught:
-        load(TEXT.replace(old, new, 1))
-    found = [str(mistake) for mistake in read_competition(tmp_path / "competition.toml", problems)[1]]
-    assert message in str(caught.value) and any(message in mistake for mistake in found), found
-    assert all(";" in mistake or "did you mean" in mistake or "must give exactly" in mistake for mistake in found)
-    assert not [word for word in SECRET_WORDS for mistake in (str(caught.value), *found) if word in mistake]
+        load(TEXT.replace(old, replacement, 1))
+    mistakes = [str(mistake) for mistake in read_competition(tmp_path / "competition.toml", problems)[1]]
+    assert message in str(caught.value) and any(message in mistake for mistake in mistakes), mistakes
+    assert all(";" in mistake or "did you mean" in mistake or "must give exactly" in mistake for mistake in mistakes)
+    assert not [word for word in SECRET_WORDS for mistake in (str(caught.value), *mistakes) if word in mistake]
 
 
 SMALL, LARGE = 'id = "small", axes = { n = 64 }', 'id = "large", axes = { n = 99 }, device = "cuda"'
@@ -156,8 +156,8 @@ def secret_of(tmp_path):
             .replace('["emulated"]', '["emulated", "cuda:H200"]')
         )
         (tmp_path / "competition.toml").write_text(f"{head}[[secret]]\nproblem = 'sum'\naxes = {{ n = {SIZE} }}\n{device}")
-        found = Competitions.load([tmp_path / "competition.toml"], Problems.load([tmp_path / "problems"])).get("spring")
-        return found.secret_workloads["sum"][0]
+        competition = Competitions.load([tmp_path / "competition.toml"], Problems.load([tmp_path / "problems"])).get("spring")
+        return competition.secret_workloads["sum"][0]
 
     return loaded
 
@@ -208,7 +208,7 @@ def test_secret_workloads_are_appended_hidden(problems):
     graded = problem_for(spring, plain)
     assert graded.spec.workloads[: len(plain.spec.workloads)] == plain.spec.workloads
     added = graded.spec.workloads[len(plain.spec.workloads) :]
-    assert [one.hidden for one in added] == [True] * 3 and added[0].axes == {"n": SIZE}
+    assert [workload.hidden for workload in added] == [True] * 3 and added[0].axes == {"n": SIZE}
     assert (added[0].moved_bytes, added[0].flops, added[0].device_kind) == (12 * SIZE, SIZE, "")
     assert graded.ranking == spring.ranking and graded.competition_id == "spring"
 
@@ -216,7 +216,7 @@ def test_secret_workloads_are_appended_hidden(problems):
 def test_sizes_are_drawn_by_the_seed(problems):
     """Of the range, the same every time, others with another seed; and who is told the seed afterwards finds the same."""
     loaded = Competitions.load([FIXTURES], problems)
-    sizes = [one.axes["n"] for one in loaded.get("spring").secret_workloads["vector_add"]]
+    sizes = [workload.axes["n"] for workload in loaded.get("spring").secret_workloads["vector_add"]]
     assert sizes == [SIZE, 75585, 35293] and all((size - 1000) % 7 == 0 for size in sizes[1:])
 
 
@@ -224,12 +224,12 @@ def test_a_final_draws_sizes_of_its_own(problems, load):
     """Others than the file's and than another final's, the same for the same one; sizes that are no range stay."""
     loaded = Competitions.load([FIXTURES], problems)
     drawn = [loaded.get("spring"), *(loaded.redrawn("spring", name) for name in ("one", "two", "one"))]
-    sizes = [[one.axes["n"] for one in found.secret_workloads["vector_add"]] for found in drawn]
-    assert {found[0] for found in sizes} == {SIZE} and len({size for found in sizes for size in found[1:]}) == 6
-    digests = [problem_for(found, problems.get("vector_add")).digest for found in drawn]
+    sizes = [[workload.axes["n"] for workload in competition.secret_workloads["vector_add"]] for competition in drawn]
+    assert {draw[0] for draw in sizes} == {SIZE} and len({size for draw in sizes for size in draw[1:]}) == 6
+    digests = [problem_for(competition, problems.get("vector_add")).digest for competition in drawn]
     assert sizes[1] == sizes[3] and digests[1] == digests[3] and len(set(digests)) == 3
     other_seed = load(TEXT.replace("0011", "1100")).redrawn("spring", "one").secret_workloads["vector_add"]
-    assert [one.axes["n"] for one in other_seed] != sizes[1]
+    assert [workload.axes["n"] for workload in other_seed] != sizes[1]
     assert "secret" not in repr(drawn[1]) and loaded.get("spring") == drawn[0]
 
 
@@ -308,9 +308,9 @@ def test_every_mistake_is_found_at_once(tmp_path, problems):
     """Fifteen of them, none hides another."""
     path = tmp_path / "competition.toml"
     path.write_text(WRONG)
-    found = [str(one).removeprefix(f"{path}:").strip() for one in read_competition(path, problems)[1]]
-    assert all(any(one.startswith(said) for one in found) for said in FOUND), found
-    assert len(found) == len(FOUND)
+    mistakes = [str(mistake).removeprefix(f"{path}:").strip() for mistake in read_competition(path, problems)[1]]
+    assert all(any(mistake.startswith(text) for mistake in mistakes) for text in FOUND), mistakes
+    assert len(mistakes) == len(FOUND)
 
 
 @pytest.mark.parametrize("data", ["secret = 3", "secret = [3]", "problems = 3", "title = 3\nsecret = []", ""])
@@ -318,7 +318,7 @@ def test_a_value_of_another_type_hides_nothing(tmp_path, problems, data):
     """Control: the check ends, and says at least what is missing."""
     path = tmp_path / "competition.toml"
     path.write_text(data)
-    assert any("start: is missing" in str(one) for one in read_competition(path, problems)[1])
+    assert any("start: is missing" in str(mistake) for mistake in read_competition(path, problems)[1])
 
 
 def test_a_right_file_is_said_to_be_so(cli, tmp_path):
@@ -386,8 +386,8 @@ def test_a_competition_that_others_can_read_is_to_be_closed(settings, tmp_path):
     path.chmod(0o644)
     assert finding(settings, "competitions", competitions=(path,)).standing is CheckupStatus.OK
     path.write_text(f'{head}secret_seed = "{"0" * 32}"\n')
-    one = finding(settings, "competitions", competitions=(path,))
-    assert one.standing is CheckupStatus.WARNING and one.remedy == f"run: chmod 600 {path}"
+    result = finding(settings, "competitions", competitions=(path,))
+    assert result.standing is CheckupStatus.WARNING and result.remedy == f"run: chmod 600 {path}"
     path.chmod(0o600)
     assert finding(settings, "competitions", competitions=(path,)).standing is CheckupStatus.OK
 
@@ -408,7 +408,7 @@ def test_a_generator_of_reference_kernels_gets_its_sizes(tmp_path):
     """There the case holds the sizes, beside what the task says."""
     problems = Problems.load([FIXTURES.parent / "vector_add" / "reference_kernels"])
     (problem,) = problems.all()
-    like = next(one for one in problem.spec.workloads if not one.hidden)
+    like = next(workload for workload in problem.spec.workloads if not workload.hidden)
     axes = ", ".join(f"{name} = 4242" for name in like.axes)
     text = TEXT.split("[[secret]]")[0].replace('"vector_add", "row_softmax"', f'"{problem.problem_id}"')
     (tmp_path / "competition.toml").write_text(f'{text}\n[[secret]]\nproblem = "{problem.problem_id}"\naxes = {{ {axes} }}\n')

@@ -32,7 +32,7 @@ def score(value: float, half: float = 0.01) -> Score:
 
 
 def standing(user: str, value: float, *, problem: str = "a", minute: int = 0, half: float = 0.01, **fields: object) -> Standing:
-    made = Standing(
+    example = Standing(
         submission_id=f"{user}-{problem}-{minute}",
         user=user,
         problem_id=problem,
@@ -41,11 +41,11 @@ def standing(user: str, value: float, *, problem: str = "a", minute: int = 0, ha
         score=score(value, half),
         create_time=START + timedelta(minutes=minute),
     )
-    return replace(made, **fields)  # type: ignore[arg-type]
+    return replace(example, **fields)  # type: ignore[arg-type]
 
 
 def places(of: Board) -> list[tuple[int, str]]:
-    return [(one.rank, one.user) for one in of.entries]
+    return [(row.rank, row.user) for row in of.entries]
 
 
 def entry(user: str, low: float, value: float, high: float, minute: int = 0) -> Entry:
@@ -54,14 +54,14 @@ def entry(user: str, low: float, value: float, high: float, minute: int = 0) -> 
 
 def test_an_entry_has_how_many_submissions_of_its_user_count() -> None:
     """On this device, of this board's problems, before the freeze, by the present rule; on the overall board over all problems."""
-    others = [standing("x", 1.0, device="NVIDIA A100"), standing("x", 1.0, minute=9), standing("x", 1.0, rule="an earlier one")]
-    standings = [*others, standing("x", 2.0), standing("x", 3.0, minute=1), standing("x", 1.5, problem="b", minute=2), standing("y", 1.0)]
+    excluded = [standing("x", 1.0, device="NVIDIA A100"), standing("x", 1.0, minute=9), standing("x", 1.0, rule="an earlier one")]
+    standings = [*excluded, standing("x", 2.0), standing("x", 3.0, minute=1), standing("x", 1.5, problem="b", minute=2), standing("y", 1.0)]
     ruled = replace(COMPETITION, rules={"a": "", "b": ""})
     before = START + timedelta(minutes=5)
     for problem_id, counts in (("a", {"x": 2, "y": 1}), ("b", {"x": 1}), ("", {"x": 3, "y": 1})):
-        made = board(ruled, standings, problem_id=problem_id, device="NVIDIA H200", before=before)
-        assert {one.user: one.submission_count for one in made.entries} == counts
-    assert sum(one.submission_count for one in board(ruled, standings, device="NVIDIA H200").entries) == 5
+        shown = board(ruled, standings, problem_id=problem_id, device="NVIDIA H200", before=before)
+        assert {row.user: row.submission_count for row in shown.entries} == counts
+    assert sum(row.submission_count for row in board(ruled, standings, device="NVIDIA H200").entries) == 5
 
 
 def test_the_best_is_first_and_a_gap_is_a_rank() -> None:
@@ -90,7 +90,7 @@ def test_who_can_not_be_told_from_the_groups_best_shares_its_rank(
     kind: ScoreKind, intervals: list[tuple[float, ...]], ranks: list[int]
 ) -> None:
     entries = [entry(f"u{number}", *interval) for number, interval in enumerate(intervals)]
-    assert [(one.rank, one.user) for one in ranked(entries, kind, TieRule.SHARE)] == [
+    assert [(row.rank, row.user) for row in ranked(entries, kind, TieRule.SHARE)] == [
         (rank, f"u{number}") for number, rank in enumerate(ranks)
     ]
 
@@ -99,15 +99,15 @@ def test_who_can_not_be_told_from_the_groups_best_shares_its_rank(
 def test_the_tie_rule_orders_a_group_and_nothing_else(rule: TieRule, expected: list[str]) -> None:
     """The ranks are the same; who was early in a lower group stays there."""
     standings = [standing("x", 2.0, minute=5), standing("y", 1.99, minute=9), standing("z", 1.98, minute=1), standing("early", 1.0)]
-    found = board(replace(ONE_PROBLEM, tie_rule=rule), standings)
-    assert places(found) == [*((1, user) for user in expected), (4, "early")]
+    shown = board(replace(ONE_PROBLEM, tie_rule=rule), standings)
+    assert places(shown) == [*((1, user) for user in expected), (4, "early")]
 
 
 def test_only_the_best_of_a_user_counts_and_of_equals_the_first() -> None:
     """A worse one that comes later takes nothing away, nor does the same once more."""
     standings = [standing("x", 2.0, minute=3), standing("x", 2.5, minute=8), standing("x", 2.5, minute=7), standing("x", 1.0, minute=9)]
-    (found,) = board(ONE_PROBLEM, standings).entries
-    assert found.submission_id == "x-a-7" and found.score.value == 2.5
+    (best,) = board(ONE_PROBLEM, standings).entries
+    assert best.submission_id == "x-a-7" and best.score.value == 2.5
 
 
 def test_the_order_is_the_same_however_the_rows_come() -> None:
@@ -128,49 +128,49 @@ def test_each_device_has_a_board_and_real_ones_are_listed_first() -> None:
     """By name; the first is shown where none is asked for; what is not official is marked."""
     emulated = {"device": "emulated on 2 cores", "clock": wire.Clock.HOST}
     standings = [standing("x", 9.0, **emulated), standing("x", 2.0), standing("y", 1.0, device="NVIDIA H100")]  # type: ignore[arg-type]
-    found = board(ONE_PROBLEM, standings)
-    assert found.devices == ("NVIDIA H100", "NVIDIA H200", "emulated on 2 cores")
-    assert (found.device, found.official, places(found)) == ("NVIDIA H100", True, [(1, "y")])
+    shown = board(ONE_PROBLEM, standings)
+    assert shown.devices == ("NVIDIA H100", "NVIDIA H200", "emulated on 2 cores")
+    assert (shown.device, shown.official, places(shown)) == ("NVIDIA H100", True, [(1, "y")])
     practice = board(ONE_PROBLEM, standings, device="emulated on 2 cores")
     assert (practice.official, places(practice)) == (False, [(1, "x")])
 
 
 def test_a_board_of_nothing_is_empty() -> None:
     assert board(COMPETITION, []).entries == () and board(COMPETITION, []).devices == ()
-    found = board(ONE_PROBLEM, [standing("x", 2.0)], device="other")
-    assert found.entries == () and not found.official and found.devices == ("NVIDIA H200",)
+    shown = board(ONE_PROBLEM, [standing("x", 2.0)], device="other")
+    assert shown.entries == () and not shown.official and shown.devices == ("NVIDIA H200",)
 
 
 def test_overall_is_the_geometric_mean_over_all_problems() -> None:
     """Twice and eight times is four times; the interval's ends are combined likewise; the time is the last one's."""
     standings = [standing("x", 2.0, minute=3), standing("x", 8.0, problem="b", minute=1, flags=("THROTTLED",))]
-    (found,) = board(COMPETITION, standings).entries
-    assert found.score.value == pytest.approx(4.0) and found.score.high == pytest.approx(4.0 / 0.99, rel=1e-3)
-    assert (found.submission_id, found.problem_count, found.flags) == ("", 2, ("THROTTLED",))
-    assert found.create_time == START + timedelta(minutes=3)
+    (best,) = board(COMPETITION, standings).entries
+    assert best.score.value == pytest.approx(4.0) and best.score.high == pytest.approx(4.0 / 0.99, rel=1e-3)
+    assert (best.submission_id, best.problem_count, best.flags) == ("", 2, ("THROTTLED",))
+    assert best.create_time == START + timedelta(minutes=3)
 
 
 def test_a_problem_without_an_entry_counts_as_the_baseline() -> None:
     """Who hands nothing in has what PyTorch has: once. Who is slower than that is not worse off for having tried."""
     standings = [standing(user, 4.0) for user in ("one", "both", "good")]
     standings += [standing("both", 0.5, problem="b"), standing("good", 1.5, problem="b")]
-    found = {one.user: one for one in board(COMPETITION, standings).entries}
-    assert found["one"].score.value == pytest.approx(2.0) and found["one"].problem_count == 1
-    assert found["both"].score == found["one"].score and found["both"].rank == found["one"].rank == 2
-    assert found["good"].score.value == pytest.approx(math.sqrt(6.0)) and found["good"].rank == 1
+    entries = {row.user: row for row in board(COMPETITION, standings).entries}
+    assert entries["one"].score.value == pytest.approx(2.0) and entries["one"].problem_count == 1
+    assert entries["both"].score == entries["one"].score and entries["both"].rank == entries["one"].rank == 2
+    assert entries["good"].score.value == pytest.approx(math.sqrt(6.0)) and entries["good"].rank == 1
 
 
 def test_of_times_only_who_has_one_in_every_problem_is_on_the_overall_board() -> None:
     """No time is anybody's for nothing, so there is nothing to put in for a missing one."""
     standings = [standing("both", 4000.0), standing("both", 1000.0, problem="b"), standing("one", 1.0)]
-    found = board(TIMES, standings)
-    assert places(found) == [(1, "both")] and found.entries[0].score.value == pytest.approx(2000.0)
+    shown = board(TIMES, standings)
+    assert places(shown) == [(1, "both")] and shown.entries[0].score.value == pytest.approx(2000.0)
     assert places(board(TIMES, standings, problem_id="a")) == [(1, "one"), (2, "both")]
 
 
 def test_a_competition_of_one_problem_has_one_board() -> None:
-    found = board(ONE_PROBLEM, [standing("x", 0.5)])
-    assert found.problem_id == "a" and found.entries[0].score.value == 0.5 and found.entries[0].submission_id == "x-a-0"
+    shown = board(ONE_PROBLEM, [standing("x", 0.5)])
+    assert shown.problem_id == "a" and shown.entries[0].score.value == 0.5 and shown.entries[0].submission_id == "x-a-0"
 
 
 def test_another_competitions_problem_does_not_count() -> None:
@@ -200,6 +200,6 @@ def test_a_board_is_frozen_from_the_freeze_to_the_end(since_freeze: timedelta, a
 def test_a_frozen_board_leaves_out_what_was_made_since_even_ones_own() -> None:
     day6 = 6 * 24 * 60
     standings = [standing("x", 2.0, minute=day6 - 1), standing("x", 9.0, minute=day6), standing("y", 1.0)]
-    found = board(ONE_PROBLEM, standings, before=ONE_PROBLEM.freeze_time)
-    assert [one.score.value for one in found.entries] == [2.0, 1.0]
+    shown = board(ONE_PROBLEM, standings, before=ONE_PROBLEM.freeze_time)
+    assert [row.score.value for row in shown.entries] == [2.0, 1.0]
     assert board(ONE_PROBLEM, standings).entries[0].score.value == 9.0

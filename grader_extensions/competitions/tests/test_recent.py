@@ -12,11 +12,11 @@ from grader_extensions.competitions.recent import LIMIT, Recent
 def make():
     numbers = count()
 
-    async def made():
+    async def make_value():
         await asyncio.sleep(0)
         return next(numbers)
 
-    return made
+    return make_value
 
 
 async def test_all_who_ask_meanwhile_get_the_same_answer(make):
@@ -41,13 +41,13 @@ async def test_an_answer_that_takes_longer_than_it_is_good_is_made_once(make):
         await go.wait()
         raise OSError("no")
 
-    asked = [asyncio.create_task(recent.get(("a",), slow)) for _ in range(3)]
+    tasks = [asyncio.create_task(recent.get(("a",), slow)) for _ in range(3)]
     await asyncio.sleep(0.01)
     assert len(recent._answers) == 1
-    asked.append(asyncio.create_task(recent.get(("a",), make)))
+    tasks.append(asyncio.create_task(recent.get(("a",), make)))
     await asyncio.sleep(0.01)
     go.set()
-    assert [type(answer) for answer in await asyncio.gather(*asked, return_exceptions=True)] == [OSError] * 4
+    assert [type(answer) for answer in await asyncio.gather(*tasks, return_exceptions=True)] == [OSError] * 4
     assert await recent.get(("a",), make) == 0
 
 

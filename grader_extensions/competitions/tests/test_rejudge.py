@@ -12,18 +12,18 @@ from sandbox.protocol.wire import Libraries
 from tests import fakes
 
 OLD = fakes.problem()
-WORKLOADS = tuple(one.workload_id for one in OLD.spec.workloads)
+WORKLOADS = tuple(workload.workload_id for workload in OLD.spec.workloads)
 ENVIRONMENT, BUILT, LOADED = (
     fakes.ENVIRONMENT,
     wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="e" * 64),
     wire.Load(outcome=wire.LoadOutcome.LOADED),
 )
-PLAN = wire.Plan(trials=tuple((one, wire.TrialPhase.VERIFY, 1) for one in WORKLOADS))
+PLAN = wire.Plan(trials=tuple((workload_id, wire.TrialPhase.VERIFY, 1) for workload_id in WORKLOADS))
 
 
 def passed(error=1e-7):
     """Return what a kernel that is right leaves behind, with this largest error."""
-    trials = [replace(fakes.trial(one), max_absolute_error=error, mismatched_count=0) for one in WORKLOADS]
+    trials = [replace(fakes.trial(workload_id), max_absolute_error=error, mismatched_count=0) for workload_id in WORKLOADS]
     return [ENVIRONMENT, BUILT, LOADED, PLAN, *trials, wire.Finished(job_id="j")]
 
 
@@ -36,12 +36,12 @@ def failed(outcome=wire.TrialOutcome.MISMATCHED, **fields):
     return [ENVIRONMENT, BUILT, LOADED, PLAN, first, second, wire.Finished(job_id="j")]
 
 
-def evidence(*seen, policy=Libraries.LABELLED):
-    return wire.Evidence(policy=policy, seen=seen)
+def evidence(*modules, policy=Libraries.LABELLED):
+    return wire.Evidence(policy=policy, seen=modules)
 
 
-def judged(facts, new=OLD, *, old=OLD, mode=wire.Mode.TEST, entry=""):
-    report, reason = rule(facts, mode=mode, entry=entry, old=old, current=new)
+def judged(facts, current=OLD, *, old=OLD, mode=wire.Mode.TEST, entry=""):
+    report, reason = rule(facts, mode=mode, entry=entry, old=old, current=current)
     assert reason
     return report
 
@@ -55,21 +55,21 @@ def ranked(count=3, ratio=2.0):
     speedup = (wire.Speedup(baseline="eager", ratio=ratio, ratio_low=ratio, ratio_high=ratio),)
     plan = replace(PLAN, measured=WORKLOADS)
     certified = wire.Samples(durations_ns=(250,) * 25)
-    measured = [replace(fakes.measurement(one), certified=certified, speedups=speedup) for one in WORKLOADS]
-    trials = [replace(fakes.trial(one), max_absolute_error=1e-7) for one in WORKLOADS]
+    measured = [replace(fakes.measurement(workload_id), certified=certified, speedups=speedup) for workload_id in WORKLOADS]
+    trials = [replace(fakes.trial(workload_id), max_absolute_error=1e-7) for workload_id in WORKLOADS]
     processes = (
         [wire.Round(index=index, count=count), LOADED, plan, *trials, *measured, wire.Finished(job_id="j")] for index in range(count)
     )
-    return [ENVIRONMENT, BUILT, *(fact for one in processes for fact in one)]
+    return [ENVIRONMENT, BUILT, *(fact for process in processes for fact in process)]
 
 
 @pytest.mark.parametrize(
     "facts", [passed(), failed(), failed(wire.TrialOutcome.CRASHED), [ENVIRONMENT, replace(BUILT, outcome=wire.BuildOutcome.REJECTED)]]
 )
-@pytest.mark.parametrize("new", [OLD, replace(OLD, title="Other", statement="Other.", languages=("python",)), spec()])
-def test_what_is_for_people_changes_nothing(facts, new):
+@pytest.mark.parametrize("current", [OLD, replace(OLD, title="Other", statement="Other.", languages=("python",)), spec()])
+def test_what_is_for_people_changes_nothing(facts, current):
     """Title, statement, languages and a digest alone decide no verdict: the same facts give the same report."""
-    assert judged(facts, new) == fold(facts)
+    assert judged(facts, current) == fold(facts)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_what_is_for_people_changes_nothing(facts, new):
         {"convention": wire.Convention.DESTINATION},
         {"workloads": OLD.spec.workloads[:1]},
         {"workloads": (*OLD.spec.workloads, wire.Workload(workload_id="new", axes={"n": 1}))},
-        {"workloads": tuple(replace(one, axes={"n": one.axes["n"] + 1}) for one in OLD.spec.workloads)},
-        {"workloads": tuple(replace(one, moved_bytes=8) for one in OLD.spec.workloads)},
-        {"workloads": tuple(replace(one, hidden=not one.hidden) for one in OLD.spec.workloads)},
+        {"workloads": tuple(replace(workload, axes={"n": workload.axes["n"] + 1}) for workload in OLD.spec.workloads)},
+        {"workloads": tuple(replace(workload, moved_bytes=8) for workload in OLD.spec.workloads)},
+        {"workloads": tuple(replace(workload, hidden=not workload.hidden) for workload in OLD.spec.workloads)},
         {"entry": "other"},
         {"trial_count": 4},
         {"trial_s": 1.0},
@@ -153,7 +153,7 @@ def test_fewer_trials_and_more_time_keep_what_passed():
 
 
 @pytest.mark.parametrize(
-    ("found", "old", "new", "verdict"),
+    ("modules", "old", "current", "verdict"),
     [
         (("cublasSgemm",), Libraries.LABELLED, Libraries.FORBIDDEN, Verdict.DISQUALIFIED),
         (("cublasSgemm",), Libraries.FORBIDDEN, Libraries.LABELLED, Verdict.ACCEPTED),
@@ -162,28 +162,28 @@ def test_fewer_trials_and_more_time_keep_what_passed():
         ((), Libraries.LABELLED, Libraries.FORBIDDEN, None),  # who labels looks less thoroughly
     ],
 )
-def test_a_rule_on_libraries_is_applied_to_the_evidence(found, old, new, verdict):
+def test_a_rule_on_libraries_is_applied_to_the_evidence(modules, old, current, verdict):
     """Libraries that were seen are judged by the rule of now; a kernel in which nobody looked for them is run."""
-    facts = [*passed()[:-1], evidence(*found, policy=old), wire.Finished(job_id="j")]
-    report = judged(facts, spec(libraries=new), old=spec(libraries=old))
+    facts = [*passed()[:-1], evidence(*modules, policy=old), wire.Finished(job_id="j")]
+    report = judged(facts, spec(libraries=current), old=spec(libraries=old))
     assert (report and report.verdict) is verdict
-    if report and new is Libraries.ALLOWED:
+    if report and current is Libraries.ALLOWED:
         assert report.libraries == ()
 
 
 def test_evidence_of_one_process_says_nothing_of_another():
     """In ranked mode every process is looked at, or all are run."""
-    found = [fact for fact in ranked() for fact in ([evidence("x"), fact] if isinstance(fact, wire.Finished) else [fact])]
-    old, new = spec(libraries=Libraries.LABELLED), spec(libraries=Libraries.FORBIDDEN)
-    assert judged(found, new, old=old, mode=wire.Mode.RANKED).verdict is Verdict.DISQUALIFIED
-    found.remove(evidence("x"))
-    assert judged(found, new, old=old, mode=wire.Mode.RANKED) is None
+    facts = [fact for fact in ranked() for fact in ([evidence("x"), fact] if isinstance(fact, wire.Finished) else [fact])]
+    old, current = spec(libraries=Libraries.LABELLED), spec(libraries=Libraries.FORBIDDEN)
+    assert judged(facts, current, old=old, mode=wire.Mode.RANKED).verdict is Verdict.DISQUALIFIED
+    facts.remove(evidence("x"))
+    assert judged(facts, current, old=old, mode=wire.Mode.RANKED) is None
 
 
 def test_another_way_to_score_is_drawn_from_the_same_times():
     """Speedups and times are both in the facts; ranks may change without a run."""
     by_time = replace(OLD, ranking=Ranking(score_kind=ScoreKind.TIME))
-    before, after = (judged(ranked(), new, mode=wire.Mode.RANKED) for new in (OLD, by_time))
+    before, after = (judged(ranked(), current, mode=wire.Mode.RANKED) for current in (OLD, by_time))
     assert before.score.value == pytest.approx(2.0) and after.score.value == pytest.approx(250.0)
 
 
@@ -197,10 +197,10 @@ def test_more_processes_have_to_be_run():
 
 def test_another_baseline_to_be_timed_against_needs_a_run_where_times_are_taken():
     """A baseline that is left out needs none; nor does a mode that times nothing."""
-    more = spec(baselines=("max-autotune",))
-    assert judged(ranked(), more, mode=wire.Mode.RANKED) is None
-    assert judged(ranked(), OLD, old=more, mode=wire.Mode.RANKED) is not None
-    assert judged(passed(), more) is not None
+    stricter = spec(baselines=("max-autotune",))
+    assert judged(ranked(), stricter, mode=wire.Mode.RANKED) is None
+    assert judged(ranked(), OLD, old=stricter, mode=wire.Mode.RANKED) is not None
+    assert judged(passed(), stricter) is not None
 
 
 @pytest.mark.parametrize("facts", [[], passed()[:-1]])

@@ -43,7 +43,7 @@ class Sizes(fakes.FakeGrade):
         self.seen = []
 
     async def __call__(self, lease):
-        self.seen.append({one.axes["n"] for one in lease.problem.spec.workloads if one.workload_id.startswith("secret-")})
+        self.seen.append({workload.axes["n"] for workload in lease.problem.spec.workloads if workload.workload_id.startswith("secret-")})
         async for fact in super().__call__(lease):
             yield fact
 
@@ -60,10 +60,10 @@ class Regrade(fakes.FakeGrade):
         if submission.rejudge_id:
             (source,) = submission.new.sources
             content = source.content
-            for old, new in self.replaced.items():
-                content = content.replace(old, new)
-            new = replace(submission.new, sources=(replace(source, content=content),))
-            lease = replace(lease, submission=replace(submission, new=new))
+            for old, replacement in self.replaced.items():
+                content = content.replace(old, replacement)
+            replacement = replace(submission.new, sources=(replace(source, content=content),))
+            lease = replace(lease, submission=replace(submission, new=replacement))
         async for fact in super().__call__(lease):
             yield fact
 
@@ -72,10 +72,10 @@ class Regrade(fakes.FakeGrade):
 def competition(place):
     """Write the competition's file; the seed decides the problem's digest."""
 
-    def write(seed="0" * 32, more=""):
+    def write(seed="0" * 32, extra=""):
         path = place / "competition.toml"
         secret = f'secret_seed = "{seed}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = 777 }}\n'
-        path.write_text(toml("spring", -3, 1, secret + more, problems=("sum", "other")))
+        path.write_text(toml("spring", -3, 1, secret + extra, problems=("sum", "other")))
         return path
 
     return write
@@ -85,9 +85,9 @@ def competition(place):
 def change(place):
     """Write the problem anew, with these lines more."""
 
-    def write(more, name="sum"):
+    def write(extra, name="sum"):
         path = place / "problems" / name / "problem.toml"
-        path.write_text(fakes.PROBLEM_TOML.format(name=name) + more)
+        path.write_text(fakes.PROBLEM_TOML.format(name=name) + extra)
 
     return write
 
@@ -98,11 +98,11 @@ async def handed_in(settings, place, competition):
 
     async def grade(user, order="accept", speedup=2.0, problem="sum", *, to_it=True):
         problems = Problems.load(settings.problems)
-        found = problems.get(problem)
+        graded_problem = problems.get(problem)
         if to_it:
-            found = problem_for(Competitions.load([competition()], problems).get("spring"), found)
+            graded_problem = problem_for(Competitions.load([competition()], problems).get("spring"), graded_problem)
         content = fakes.source(order) + f"// speedup: {speedup}\n"
-        new = NewSubmission(
+        draft = NewSubmission(
             problem_id=problem,
             language="cuda",
             sources=(SourceFile(path="kernel.cu", content=content),),
@@ -111,12 +111,12 @@ async def handed_in(settings, place, competition):
             user=user,
             competition_id="spring" if to_it else "",
         )
-        made = await ledger.submit(new, found)
-        held = await ledger.lease("w", ttl_s=60, device_kinds=("emulated",))
-        facts = [fact async for fact in fakes.FakeGrade()(held)]
-        await ledger.append(held, facts)
-        await ledger.settle(held, fold(facts, held.ranking))
-        return f"submissions/{made.submission_id}"
+        submission = await ledger.submit(draft, graded_problem)
+        lease = await ledger.lease("w", ttl_s=60, device_kinds=("emulated",))
+        facts = [fact async for fact in fakes.FakeGrade()(lease)]
+        await ledger.append(lease, facts)
+        await ledger.settle(lease, fold(facts, lease.ranking))
+        return f"submissions/{submission.submission_id}"
 
     async with Ledger.open(settings.ledger) as ledger:
         yield grade
@@ -126,7 +126,7 @@ async def create(client, request_id="", **fields):
     return await CompetitionCalls(client).create_rejudge(rejudge_pb2.Rejudge(cause="because", **fields), request_id=request_id)
 
 
-async def until_ready(client, rejudge, condition=lambda one: one.state == READY):
+async def until_ready(client, rejudge, condition=lambda current: current.state == READY):
     """Ask for the rejudge until it is ready, or meets another condition."""
 
     async def look():
@@ -150,20 +150,21 @@ async def test_facts_decide_what_they_can_and_the_rest_is_run(serve, change, ker
     grade = Regrade(wrong="accept")
     async with serve(grade) as client:
         now = (await client.get_problem("problems/sum")).digest
-        found = await until_ready(client, await create(client, problem="problems/sum"))
-        assert (found.submission_count, found.refolded_count, found.rerun_count, found.failed_count) == (2, 1, 1, 0)
-        (change_,) = found.changes
+        ready = await until_ready(client, await create(client, problem="problems/sum"))
+        assert (ready.submission_count, ready.refolded_count, ready.rerun_count, ready.failed_count) == (2, 1, 1, 0)
+        (change_,) = ready.changes
         assert (change_.submission, change_.before.reason, change_.before.problem_digest) == (wrong.name, "MISMATCH", was)
         assert change_.after.verdict == report_pb2.VERDICT_ACCEPTED and change_.after.problem_digest == now != was
         assert not change_.after.HasField("create_time") and len(grade.attempts) == 1
-        for one in (right, wrong):  # nothing that others see changed
-            assert (await client.get_submission(one.name)).report == one.report
-        assert {one.name for one in (await client.list_submissions()).submissions} == {right.name, wrong.name}
-        applied = await CompetitionCalls(client).apply_rejudge(found.name)
+        for submission in (right, wrong):  # nothing that others see changed
+            assert (await client.get_submission(submission.name)).report == submission.report
+        assert {listed.name for listed in (await client.list_submissions()).submissions} == {right.name, wrong.name}
+        applied = await CompetitionCalls(client).apply_rejudge(ready.name)
         assert applied.state == rejudge_pb2.REJUDGE_STATE_APPLIED and applied.HasField("end_time")
         now_it_is = await client.get_submission(wrong.name, full=True)
         assert now_it_is.report.verdict == report_pb2.VERDICT_ACCEPTED
-        assert [(one.sequence, one.reason, one.rejudge) for one in now_it_is.judgements] == [(1, "MISMATCH", ""), (2, "", found.name)]
+        history = [(entry.sequence, entry.reason, entry.rejudge) for entry in now_it_is.judgements]
+        assert history == [(1, "MISMATCH", ""), (2, "", ready.name)]
         assert [event.sequence async for event in client.watch(wrong.name)][-1] == len([1 async for _ in client.watch(wrong.name)])
 
 
@@ -177,13 +178,13 @@ async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(
         order = RejudgeOrder(cause="died", competition_id="spring")
 
         def make(connection):
-            numbers = {problem.digest: [one.number for one in rejudges.candidates(connection, order)]}
+            numbers = {problem.digest: [candidate.number for candidate in rejudges.candidates(connection, order)]}
             return rejudges.create(connection, ledger.now(), order, "", "", numbers, [problem], rejudge_id="left")
 
         await ledger.database.write(make)
     async with serve(competitions=(competition(),)) as client:
-        found = await until_ready(client, rejudge_pb2.Rejudge(name="rejudges/left"))
-        assert found.refolded_count == 1
+        ready = await until_ready(client, rejudge_pb2.Rejudge(name="rejudges/left"))
+        assert ready.refolded_count == 1
 
 
 async def test_a_rejudge_is_counts_until_all_is_decided(serve, kernel, finished):
@@ -192,15 +193,15 @@ async def test_a_rejudge_is_counts_until_all_is_decided(serve, kernel, finished)
     async with serve() as client:
         right, _ = [await finished(client, await client.submit(kernel(order))) for order in ("accept", "wrong")]
     async with serve(Regrade(wrong="hang", accept="wrong")) as client:
-        made = await create(client, problem="problems/sum", method=rejudge_pb2.REJUDGE_METHOD_RUN)
-        found = await until_ready(client, made, lambda one: one.pending_count == 1)
-        assert found.rerun_count == 2 and not found.changes
-        (run,) = found.pending_runs
-        assert "not decided yet; waiting for " + run in "".join(str(part) for part in command.render(found, 0))
+        rejudge = await create(client, problem="problems/sum", method=rejudge_pb2.REJUDGE_METHOD_RUN)
+        pending = await until_ready(client, rejudge, lambda state: state.pending_count == 1)
+        assert pending.rerun_count == 2 and not pending.changes
+        (run,) = pending.pending_runs
+        assert "not decided yet; waiting for " + run in "".join(str(part) for part in command.render(pending, 0))
         assert (await client.get_submission(run)).state == submission_pb2.SUBMISSION_STATE_RUNNING
         assert not (await CompetitionCalls(client).list_rejudges()).rejudges[0].pending_runs
-        await CompetitionCalls(client).discard_rejudge(made.name)
-        dropped = await CompetitionCalls(client).get_rejudge(made.name)
+        await CompetitionCalls(client).discard_rejudge(rejudge.name)
+        dropped = await CompetitionCalls(client).get_rejudge(rejudge.name)
         assert [change.submission for change in dropped.changes] == [right.name] and not dropped.pending_runs
 
 
@@ -208,15 +209,15 @@ async def test_the_same_request_goes_on_with_what_failed(serve, handed_in, compe
     """What the grader failed at is reported; asking again with the same id runs only that, in the same rejudge."""
     await handed_in("ann")
     grade, request_id = Regrade(accept="fault"), str(uuid.uuid4())
-    asked = {"competition": "competitions/spring", "method": rejudge_pb2.REJUDGE_METHOD_RUN, "request_id": request_id}
+    fields = {"competition": "competitions/spring", "method": rejudge_pb2.REJUDGE_METHOD_RUN, "request_id": request_id}
     async with serve(grade, competitions=(competition(),)) as client:
-        found = await until_ready(client, made := await create(client, **asked), lambda one: one.failed_count)
-        assert found.state == RUNNING and found.pending_count == 1
+        stuck = await until_ready(client, rejudge := await create(client, **fields), lambda state: state.failed_count)
+        assert stuck.state == RUNNING and stuck.pending_count == 1
         with pytest.raises(refusals.RejudgeNotReady):
-            await CompetitionCalls(client).apply_rejudge(made.name)
+            await CompetitionCalls(client).apply_rejudge(rejudge.name)
         grade.replaced = {}
-        assert (await create(client, **asked)).name == made.name
-        assert (await until_ready(client, made)).failed_count == 0
+        assert (await create(client, **fields)).name == rejudge.name
+        assert (await until_ready(client, rejudge)).failed_count == 0
         with pytest.raises(errors.RequestIdReused):
             await create(client, problem="problems/sum", request_id=request_id)
 
@@ -226,11 +227,11 @@ async def test_discarding_stops_what_runs(serve, handed_in, competition):
     name = await handed_in("ann")
     grade = Regrade(accept="hang")
     async with serve(grade, competitions=(competition(),)) as client:
-        made = await create(client, competition="competitions/spring", method=rejudge_pb2.REJUDGE_METHOD_RUN)
+        rejudge = await create(client, competition="competitions/spring", method=rejudge_pb2.REJUDGE_METHOD_RUN)
         await until(lambda: grade.running)
-        await CompetitionCalls(client).discard_rejudge(made.name)
+        await CompetitionCalls(client).discard_rejudge(rejudge.name)
         await until(lambda: not grade.running)
-        assert (await CompetitionCalls(client).get_rejudge(made.name)).state == rejudge_pb2.REJUDGE_STATE_DISCARDED
+        assert (await CompetitionCalls(client).get_rejudge(rejudge.name)).state == rejudge_pb2.REJUDGE_STATE_DISCARDED
         assert len((await client.get_submission(name, full=True)).judgements) == 1
 
 
@@ -240,7 +241,7 @@ async def test_the_best_are_chosen_by_rank(serve, handed_in, competition):
         await handed_in(user, speedup=speedup)
     async with serve(competitions=(competition(),)) as client:
         tops = [await create(client, competition="competitions/spring", top_count=top, device_kind="emulated") for top in (1, 2, 3)]
-        assert [found.submission_count for found in tops] == [2, 2, 3]
+        assert [top.submission_count for top in tops] == [2, 2, 3]
 
 
 @pytest.mark.parametrize("order", ["", "wrong"])
@@ -278,21 +279,21 @@ async def test_a_wrong_field_is_named(client, fields, field):
     """Nothing is made of it."""
     with pytest.raises(errors.InvalidRequest) as refused:
         await create(client, **fields)
-    assert [one.field for one in refused.value.violations] == [field]
+    assert [violation.field for violation in refused.value.violations] == [field]
     assert not (await CompetitionCalls(client).list_rejudges()).rejudges
 
 
 async def test_what_is_not_there_is_not_found(client, kernel, finished):
     """Problems, competitions, submissions, rejudges and devices; and what was not graded can't be judged again."""
-    done = await finished(client, await client.submit(kernel()))
+    submission = await finished(client, await client.submit(kernel()))
     waits = await client.submit(kernel("hang"))
     refused = [
         (errors.ProblemNotFound, {"problem": "problems/nope"}),
         (errors.CompetitionNotFound, {"competition": "competitions/nope"}),
-        (errors.SubmissionNotFound, {"submissions": [done.name, "submissions/nope"]}),
+        (errors.SubmissionNotFound, {"submissions": [submission.name, "submissions/nope"]}),
         (errors.NoSuchDevice, {"problem": "problems/sum", "device_kind": "cuda:H200"}),
-        (errors.InvalidRequest, {"submissions": [done.name, waits.name]}),
-        (errors.InvalidRequest, {"submissions": [done.name], "problem": "problems/other"}),
+        (errors.InvalidRequest, {"submissions": [submission.name, waits.name]}),
+        (errors.InvalidRequest, {"submissions": [submission.name], "problem": "problems/other"}),
     ]
     for error, fields in refused:
         with pytest.raises(error):
@@ -310,30 +311,31 @@ async def test_a_run_is_shown_to_administrators_only(settings, kernel):
     async with keyed_server(settings, grade) as keyed:
         ann, root = await keyed.key("ann"), await keyed.key("root", tuple(Scope))
         async with keyed.client(ann) as user, keyed.client(root) as admin:
-            made = await user.submit(kernel())
-            [event async for event in user.watch(made.name)]
-            found = await until_ready(admin, await create(admin, problem="problems/sum", method=rejudge_pb2.REJUDGE_METHOD_RUN))
-            assert found.user == "root"
+            submission = await user.submit(kernel())
+            [event async for event in user.watch(submission.name)]
+            rejudge = await until_ready(admin, await create(admin, problem="problems/sum", method=rejudge_pb2.REJUDGE_METHOD_RUN))
+            assert rejudge.user == "root"
             run = f"submissions/{grade.attempts[-1][0]}"
-            assert run != made.name and (await admin.get_submission(run)).user == "ann"
+            assert run != submission.name and (await admin.get_submission(run)).user == "ann"
             for call in (user.get_submission, user.cancel, lambda name: anext(aiter(user.watch(name)))):
                 with pytest.raises(errors.SubmissionNotFound):
                     await call(run)
-            assert [one.name for client in (user, admin) for one in (await client.list_submissions()).submissions] == [made.name] * 2
+            names = [entry.name for client in (user, admin) for entry in (await client.list_submissions()).submissions]
+            assert names == [submission.name] * 2
             with pytest.raises(errors.PermissionDenied):
-                await CompetitionCalls(user).get_rejudge(found.name)
+                await CompetitionCalls(user).get_rejudge(rejudge.name)
 
 
 async def test_events_keep_hidden_what_was_hidden_when_they_were_made(serve, place, change, kernel, finished):
     """A new problem without that hidden workload must not give its name away, whatever the submission was judged by since."""
     async with serve() as client:
-        done = await finished(client, await client.submit(kernel()))
+        submission = await finished(client, await client.submit(kernel()))
     problem = place / "problems" / "sum" / "problem.toml"
     problem.write_text(problem.read_text().replace("secret33", "secret44"))
     async with serve() as client:
-        found = await until_ready(client, await create(client, problem="problems/sum"))
-        await CompetitionCalls(client).apply_rejudge(found.name)
-        assert "secret" not in str([event async for event in client.watch(done.name)])
+        ready = await until_ready(client, await create(client, problem="problems/sum"))
+        await CompetitionCalls(client).apply_rejudge(ready.name)
+        assert "secret" not in str([event async for event in client.watch(submission.name)])
         mask = Redactor.for_problem(Problems.load([place / "problems"]).get("sum"))
         assert mask.name("secret33") == "secret33"  # the control: the new problem alone would have told it
 
@@ -342,13 +344,13 @@ async def test_a_reader_shows_rejudges_and_makes_none(serve, settings, kernel, f
     """Beside a server that grades, or without one."""
     async with serve() as client:
         await finished(client, await client.submit(kernel()))
-        made = await create(client, problem="problems/sum")
+        rejudge = await create(client, problem="problems/sum")
     async with embedded(settings, reader=True) as address, GraderClient(address) as client:
-        assert (await CompetitionCalls(client).get_rejudge(made.name)).submission_count == 1
+        assert (await CompetitionCalls(client).get_rejudge(rejudge.name)).submission_count == 1
         for call in (
             create(client, problem="problems/sum"),
-            CompetitionCalls(client).apply_rejudge(made.name),
-            CompetitionCalls(client).discard_rejudge(made.name),
+            CompetitionCalls(client).apply_rejudge(rejudge.name),
+            CompetitionCalls(client).discard_rejudge(rejudge.name),
         ):
             with pytest.raises(errors.ReadOnly):
                 await call
@@ -380,18 +382,18 @@ async def test_the_same_final_goes_on_across_servers_and_is_applied_once(serve, 
 async def test_a_final_says_who_is_ranked_by_what_was_not_run_again(serve, handed_in, competition, capsys):
     """A user's second best takes the place of a best that fell behind it: whoever decides has to know."""
     await handed_in("ann", speedup=3.0)
-    other = await handed_in("ann", speedup=2.5)
+    best_name = await handed_in("ann", speedup=2.5)
     async with serve(Regrade(**{"speedup: 3.0": "speedup: 1.0"}), competitions=(competition(),)) as client:
         await command.final_command("spring", 1, "emulated", server=client.address)
     out = " ".join(capsys.readouterr().out.split())
-    assert f"ann is now ranked by {other}, which was not run again" in out
+    assert f"ann is now ranked by {best_name}, which was not run again" in out
     assert "rejudge create --run --competition competitions/spring --sizes-of rejudges/" in out
 
 
 async def test_a_final_is_run_at_secret_sizes_of_its_own(serve, handed_in, competition, capsys):
     """Drawn anew, also for a second final, and kept over a restart; a size that is no range stays, as do those of another rejudge."""
     await handed_in("ann")
-    ours = (competition(more=DRAWN),)
+    ours = (competition(extra=DRAWN),)
     best = {"competition": "spring", "top": 1, "run_all": True, "device": "emulated"}
     grade = Sizes()
     async with serve(grade, competitions=ours) as client:
@@ -401,9 +403,9 @@ async def test_a_final_is_run_at_secret_sizes_of_its_own(serve, handed_in, compe
     async with serve(grade, competitions=ours) as client:
         await command.final_command("spring", 1, "emulated", apply=True, server=client.address)  # goes on, and runs nothing more
         assert len(grade.seen) == 3
-        finals = [one for one in (await CompetitionCalls(client).list_rejudges()).rejudges if one.fresh_sizes]
+        finals = [rejudge for rejudge in (await CompetitionCalls(client).list_rejudges()).rejudges if rejudge.fresh_sizes]
         await command.create_command("like the second", **best, sizes_of=finals[0].name, server=client.address)
-        file = next(one for one in (await CompetitionCalls(client).list_rejudges()).rejudges if one.cause == "of the file")
+        file = next(rejudge for rejudge in (await CompetitionCalls(client).list_rejudges()).rejudges if rejudge.cause == "of the file")
         with pytest.raises(errors.InvalidRequest, match="drew no sizes"):
             await create(client, competition="competitions/spring", sizes_of=file.name)
         with pytest.raises(refusals.RejudgeNotFound):
@@ -418,7 +420,7 @@ async def test_sizes_that_can_not_be_drawn_are_said_and_nothing_is_made(serve, h
     """An expression may have a value at the file's sizes and none at others."""
     await handed_in("ann")
     size = SizeRange(low=1000, high=2_000_000_000).drawn("0" * 32, "spring/sum/1/0/n")
-    ours = competition(more=f"{DRAWN}moved_bytes = '0 - (n - {size}) ** 2'\n")
+    ours = competition(extra=f"{DRAWN}moved_bytes = '0 - (n - {size}) ** 2'\n")
     async with serve(competitions=(ours,)) as client:
         with pytest.raises(errors.InvalidRequest, match="has no value at these axes") as refused:
             await create(client, competition="competitions/spring", fresh_sizes=True)
@@ -429,9 +431,9 @@ async def test_sizes_that_can_not_be_drawn_are_said_and_nothing_is_made(serve, h
 async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished, capsys):
     """In words and as JSON; what the grader failed at is an exit code of its own."""
     async with serve(Regrade(accept="wrong", slow="fault")) as client:
-        done = [await finished(client, await client.submit(kernel(order))) for order in ("accept", "slow")]
+        submissions = [await finished(client, await client.submit(kernel(order))) for order in ("accept", "slow")]
         server = client.address
-        first, second = (partial(command.create_command, "a bug", submission=[one.name], run_all=True) for one in done)
+        first, second = (partial(command.create_command, "a bug", submission=[submission.name], run_all=True) for submission in submissions)
         assert await first(server=server) is Exit.DONE
         out = capsys.readouterr().out
         assert "WRONG_ANSWER MISMATCH" in out and "grader-cli rejudge apply rejudges/" in out and "1 by runs" in out
@@ -444,7 +446,7 @@ async def test_the_commands_show_list_apply_and_discard(serve, kernel, finished,
         assert '"REJUDGE_STATE_APPLIED"' in capsys.readouterr().out
         await command.discard_command(failed.name, server=server, json=False)
         assert "DISCARDED" in capsys.readouterr().out
-        assert (await client.get_submission(done[0].name)).report.verdict == report_pb2.VERDICT_WRONG_ANSWER
-        assert (await client.get_submission(done[1].name)).state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
+        assert (await client.get_submission(submissions[0].name)).report.verdict == report_pb2.VERDICT_WRONG_ANSWER
+        assert (await client.get_submission(submissions[1].name)).state == submission_pb2.SUBMISSION_STATE_SUCCEEDED
         with pytest.raises(UsageError):
             await first(no_wait=True)

@@ -30,9 +30,9 @@ NANOSECONDS = 77777
 WAIT_S = 300
 
 
-def found_in(words, said):
+def found_in(words, shown):
     """Those of the words that are in what was said. A number with other digits around it is another number: some moment's nanoseconds."""
-    text = "\n".join(str(one) for one in said)
+    text = "\n".join(str(part) for part in shown)
     patterns = {word: rf"(?<![0-9])0*{word}(?![0-9])" if word.isdigit() else re.escape(word) for word in words}
     return [word for word, pattern in patterns.items() if re.search(pattern, text)]
 
@@ -43,29 +43,29 @@ class Telltale(fakes.FakeGrade):
     async def _facts(self, lease):
         order = lease.submission.new.sources[0].content.split("grade: ")[1].split(" ")[0]
         workloads = lease.problem.spec.workloads
-        secret = [one for one in workloads if one.workload_id == ID]
+        secret = [workload for workload in workloads if workload.workload_id == ID]
         size = secret[0].axes["n"] if secret else SIZE
-        told = f"{(secret or workloads)[-1].workload_id} has {size} elements"
+        detail = f"{(secret or workloads)[-1].workload_id} has {size} elements"
         if order == "fault":
-            raise ProblemBroken(f"does not fit: {told}")
+            raise ProblemBroken(f"does not fit: {detail}")
         if order == "bug":
-            raise KeyError(told)
+            raise KeyError(detail)
         async for fact in super()._facts(lease):
             match fact:
                 case wire.Trial(hidden=True):
                     yield replace(
                         fact,
-                        message=told,
+                        message=detail,
                         element_count=size,
                         mismatched_count=size,
                         max_absolute_error=float(size),
                         duration_ns=NANOSECONDS,
                         key=f"{size:032}",
-                        wrong_pattern=_wrong_pattern(told, size),
+                        wrong_pattern=_wrong_pattern(detail, size),
                     )
                 case wire.Measurement(hidden=True):
                     times = wire.Samples(durations_ns=(NANOSECONDS,))
-                    yield replace(fact, certified=times, bound_ns=NANOSECONDS, floor_ns=size, moved_bytes=size, conditions={"n": told})
+                    yield replace(fact, certified=times, bound_ns=NANOSECONDS, floor_ns=size, moved_bytes=size, conditions={"n": detail})
                 case _:
                     yield fact
 
@@ -80,73 +80,73 @@ def _wrong_pattern(name: str, size: int) -> wire.WrongPattern:
 async def telling(settings, place, kernel, capsys, *, competition, secret=SECRET):
     """Everything that a server said when each kind of submission was made: in answers, events, errors, logs, metrics."""
     (place / "competitions").mkdir(exist_ok=True)
-    (place / "competitions" / "competition.toml").write_text(toml("one", more=secret))
+    (place / "competitions" / "competition.toml").write_text(toml("one", extra=secret))
     log.configure("json", level=0)
-    said = []
+    shown = []
     there = settings.model_copy(update={"competitions": (place / "competitions",), "web": "0"})
     async with serving(there, fakes.wiring(Telltale())) as running, GraderClient(running.address) as client:
-        made = []
+        sent = []
         for order in ("accept", "wrong", "fault", "bug"):
             for mode in wire.Mode.TEST, wire.Mode.RANKED:
-                made.append(await client.submit(kernel(order, mode=mode, competition_id="one" if competition else "")))
-        said += made
-        for one in made:
-            async for event in client.watch(one.name):
-                said.append(event)
-            said.append(await client.get_submission(one.name, full=True))
-        said += [await client.list_submissions(), await client.list_problems(), await CompetitionCalls(client).list_competitions()]
-        said += [await CompetitionCalls(client).get_competition("competitions/one"), await client.get_problem("problems/sum")]
+                sent.append(await client.submit(kernel(order, mode=mode, competition_id="one" if competition else "")))
+        shown += sent
+        for submission in sent:
+            async for event in client.watch(submission.name):
+                shown.append(event)
+            shown.append(await client.get_submission(submission.name, full=True))
+        shown += [await client.list_submissions(), await client.list_problems(), await CompetitionCalls(client).list_competitions()]
+        shown += [await CompetitionCalls(client).get_competition("competitions/one"), await client.get_problem("problems/sum")]
         for name in ("competitions/two", "one"):
             try:
                 await CompetitionCalls(client).get_competition(name)
             except GraderError as error:
-                said.append(error)
+                shown.append(error)
         url = f"http://{running.web_address.rsplit('/', 1)[-1]}/metrics"
-        said.append(await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=30).read().decode()))
-        yield client, made, said
-    said.append(capsys.readouterr().err)
+        shown.append(await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=30).read().decode()))
+        yield client, sent, shown
+    shown.append(capsys.readouterr().err)
     log.configure("json", level=50)
 
 
 async def test_what_is_secret_leaves_the_server_nowhere(settings, place, kernel, capsys):
     """Neither sizes, nor ids, nor the seed, nor a time: in no answer, event, error, log line or metric."""
-    async with telling(settings, place, kernel, capsys, competition=True) as (_, made, said):
+    async with telling(settings, place, kernel, capsys, competition=True) as (_, sent, shown):
         pass
-    text = "\n".join(str(one) for one in said)
-    assert len(made) == 8 and '"attempt_broke"' in text and '"attempt_failed"' in text and "grader_" in text
-    assert found_in(PLANTED, said) == []
+    text = "\n".join(str(part) for part in shown)
+    assert len(sent) == 8 and '"attempt_broke"' in text and '"attempt_failed"' in text and "grader_" in text
+    assert found_in(PLANTED, shown) == []
 
 
 async def test_without_a_competition_the_search_finds_something(settings, place, kernel, capsys):
     """The control: hidden workloads of a problem keep their times, and failures their messages."""
-    async with telling(settings, place, kernel, capsys, competition=False) as (_, _, said):
+    async with telling(settings, place, kernel, capsys, competition=False) as (_, _, shown):
         pass
-    assert found_in((str(SIZE), "77777"), said) == [str(SIZE), "77777"]
+    assert found_in((str(SIZE), "77777"), shown) == [str(SIZE), "77777"]
 
 
 async def test_what_a_final_draws_leaves_the_server_nowhere(settings, place, kernel, capsys):
     """Its sizes and its seed, and those of the file: not in its runs, its failures, its preview, nor in what it leaves behind."""
-    async with telling(settings, place, kernel, capsys, competition=True, secret=DRAWN) as (client, made, said):
+    async with telling(settings, place, kernel, capsys, competition=True, secret=DRAWN) as (client, sent, shown):
         order = rejudge_pb2.Rejudge(cause="a final", competition="competitions/one", method="REJUDGE_METHOD_RUN", fresh_sizes=True)
-        found = await CompetitionCalls(client).create_rejudge(order, request_id="")
+        rejudge = await CompetitionCalls(client).create_rejudge(order, request_id="")
         async with asyncio.timeout(WAIT_S):
-            while found.state == rejudge_pb2.REJUDGE_STATE_RUNNING:
+            while rejudge.state == rejudge_pb2.REJUDGE_STATE_RUNNING:
                 await asyncio.sleep(0.02)
-                found = await CompetitionCalls(client).get_rejudge(found.name)
-        said += [found, await CompetitionCalls(client).apply_rejudge(found.name), await CompetitionCalls(client).list_rejudges()]
+                rejudge = await CompetitionCalls(client).get_rejudge(rejudge.name)
+        shown += [rejudge, await CompetitionCalls(client).apply_rejudge(rejudge.name), await CompetitionCalls(client).list_rejudges()]
         async with Ledger.open(settings.ledger_path) as ledger:
-            runs = [one.submission_id for one in await _runs(ledger)]
-        for name in [*(one.name for one in made), *(f"submissions/{one}" for one in runs)]:
-            said.append(await client.get_submission(name, full=True))
-            said += [event async for event in client.watch(name)]
+            runs = [run.submission_id for run in await _runs(ledger)]
+        for name in [*(submission.name for submission in sent), *(f"submissions/{run_id}" for run_id in runs)]:
+            shown.append(await client.get_submission(name, full=True))
+            shown += [event async for event in client.watch(name)]
     competitions = Competitions.load([place / "competitions"], Problems.load([place / "problems"]))
-    drawn = [competitions.get("one"), competitions.redrawn("one", found.name.removeprefix("rejudges/"))]
-    sizes = [one.secret_workloads["sum"][0].axes["n"] for one in drawn]
+    drawn = [competitions.get("one"), competitions.redrawn("one", rejudge.name.removeprefix("rejudges/"))]
+    sizes = [competition.secret_workloads["sum"][0].axes["n"] for competition in drawn]
     async with Ledger.open(settings.ledger_path) as ledger:
-        kept = str([await ledger.problem(one.problem_digest) for one in await _runs(ledger)])
-    assert len(runs) == 4 and str(sizes[1]) in kept  # those are the sizes that it was run at
-    secret = [ID, "77777", *(str(size) for size in sizes), *(one.secret_seed for one in drawn)]
-    assert len(set(secret)) == 6 and found_in(secret, said) == []
+        stored = str([await ledger.problem(run.problem_digest) for run in await _runs(ledger)])
+    assert len(runs) == 4 and str(sizes[1]) in stored  # those are the sizes that it was run at
+    secret = [ID, "77777", *(str(size) for size in sizes), *(competition.secret_seed for competition in drawn)]
+    assert len(set(secret)) == 6 and found_in(secret, shown) == []
 
 
 def test_a_number_is_found_wherever_it_is_one():
@@ -164,21 +164,21 @@ async def _runs(ledger):
 async def test_of_a_secret_workload_the_outcome_is_told_and_the_ledger_keeps_the_rest(settings, place, kernel, capsys):
     """That there was one, that it failed, the verdict and a sentence that is the same for every size. Events of it all have the time of the
     attempt's begin, so that no two tell how long it took. Whoever has the database can find out why it failed."""
-    async with telling(settings, place, kernel, capsys, competition=True) as (client, made, _):
-        shown = [await client.get_submission(one.name, full=True) for one in made]
-        events = [event async for event in client.watch(made[0].name)]
+    async with telling(settings, place, kernel, capsys, competition=True) as (client, sent, _):
+        shown = [await client.get_submission(submission.name, full=True) for submission in sent]
+        events = [event async for event in client.watch(sent[0].name)]
     accepted, ranked = shown[0].report, shown[1].report
     hidden = [trial for trial in accepted.trials if trial.hidden]
     assert [trial.workload_id for trial in hidden] == ["hidden-1", "hidden-2"]
     names = {field.name for trial in hidden for field, _ in trial.ListFields()}
     assert names == {"workload_id", "phase", "outcome", "hidden"}
-    assert ranked.process_count == 3 and not [one for one in ranked.measurements if one.hidden]
-    assert [one for one in ranked.measurements if not one.hidden]
+    assert ranked.process_count == 3 and not [measurement for measurement in ranked.measurements if measurement.hidden]
+    assert [measurement for measurement in ranked.measurements if not measurement.hidden]
     hidden_events = [event for event in events if "hidden-" in str(event) and not event.HasField("submission")]
     assert hidden_events and all(event.event_time == shown[0].start_time for event in hidden_events)
     assert any(event.event_time != shown[0].start_time for event in events if event.HasField("trial") and not event.trial.hidden)
-    failed = [one for one in shown if one.state == submission_pb2.SUBMISSION_STATE_FAILED]
-    assert len(failed) == 4 and all("the details are kept for its organisers" in one.error.message for one in failed)
+    failed = [submission for submission in shown if submission.state == submission_pb2.SUBMISSION_STATE_FAILED]
+    assert len(failed) == 4 and all("the details are kept for its organisers" in submission.error.message for submission in failed)
     async with Ledger.open(settings.ledger_path) as ledger:
-        kept = str([(await ledger.get(one.name.removeprefix("submissions/"))).failure.message for one in failed])
-    assert str(SIZE) in kept and "KeyError" in kept
+        messages = str([(await ledger.get(submission.name.removeprefix("submissions/"))).failure.message for submission in failed])
+    assert str(SIZE) in messages and "KeyError" in messages

@@ -74,7 +74,7 @@ class Said:
         """Where a secret is, as it is or in another writing."""
         raw = str(secret).encode()
         written = (raw, raw.hex().encode(), base64.b64encode(raw).rstrip(b"=")[:-1], json.dumps(str(secret))[1:-1].encode())
-        return sorted(where for where, text in self.texts.items() if any(one in text for one in written))
+        return sorted(where for where, text in self.texts.items() if any(form in text for form in written))
 
 
 @pytest.fixture
@@ -102,11 +102,11 @@ async def server_process(settings, place, database):
     """A server that logs all it can as JSON; its address, and that of its pages."""
     web = f"127.0.0.1:{free_port()}"
     options = ("--auth", "keys", "--competitions", str(place / "cup"), "--web", web, "--log-level", "debug", "--drain-s", "5")
-    made = fake_server(
+    running_server = fake_server(
         settings, settings.state_dir, place / "counted", place / "log", *options,
         listen=settings.listen, environment={"GRADER_DATABASE": database},
     )  # fmt: skip
-    async with made as (process, _):
+    async with running_server as (process, _):
         yield settings.listen, web
         process.terminate()
         assert await asyncio.wait_for(process.wait(), 300) == 0
@@ -130,26 +130,26 @@ def wrong_requests():
     yield good.sources[0].content.encode()  # no message
 
 
-async def graded(channel, metadata, said, submission):
+async def graded(channel, metadata, outputs, submission):
     """Hand it in, follow it to its end, and return its name."""
     submit = channel.unary_unary("/grader.v1.GraderService/Submit", response_deserializer=submission_pb2.Submission.FromString)
-    made = await submit(api.SubmitRequest(submission=submission).SerializeToString(), metadata=metadata, timeout=60)
-    made.ClearField("sources")  # its owner's own
-    said.add("answers to the owner", made)
+    created = await submit(api.SubmitRequest(submission=submission).SerializeToString(), metadata=metadata, timeout=60)
+    created.ClearField("sources")  # its owner's own
+    outputs.add("answers to the owner", created)
     watch = channel.unary_stream(
         "/grader.v1.GraderService/WatchSubmission", response_deserializer=submission_pb2.SubmissionEvent.FromString
     )
-    async for event in watch(api.WatchSubmissionRequest(name=made.name).SerializeToString(), metadata=metadata, timeout=60):
-        said.add("events to the owner", event)
+    async for event in watch(api.WatchSubmissionRequest(name=created.name).SerializeToString(), metadata=metadata, timeout=60):
+        outputs.add("events to the owner", event)
         if event.WhichOneof("event") == "build" and "hang" in submission.sources[0].content:
-            request = api.CancelSubmissionRequest(name=made.name).SerializeToString()
+            request = api.CancelSubmissionRequest(name=created.name).SerializeToString()
             assert await call(channel, "CancelSubmission", metadata, request) is None
-    return made.name
+    return created.name
 
 
-async def ask_everything(channel, metadata, said, who, name):
+async def ask_everything(channel, metadata, outputs, who, name):
     """Each method about this submission, its problem and its competition; sources only count where they are not the owner's."""
-    asked = {
+    requests = {
         "GetSubmission": api.GetSubmissionRequest(name=name, view="REPORT_VIEW_FULL"),
         "WatchSubmission": api.WatchSubmissionRequest(name=name),
         "WatchSubmissions": api.WatchSubmissionsRequest(names=[name], until_idle=True),
@@ -159,12 +159,12 @@ async def ask_everything(channel, metadata, said, who, name):
         "GetLeaderboard": api.GetLeaderboardRequest(competition="competitions/cup", problem="problems/sum"),
     }
     for method, described in METHODS.items():
-        path, request = f"/grader.v1.GraderService/{method}", asked.get(method)
+        path, request = f"/grader.v1.GraderService/{method}", requests.get(method)
         data = b"" if request is None else request.SerializeToString()
         try:
             if described.server_streaming:
                 async for message in channel.unary_stream(path)(data, metadata=metadata, timeout=60):
-                    said.add(f"{method} to {who}", message)
+                    outputs.add(f"{method} to {who}", message)
             else:
                 message = await channel.unary_unary(path)(data, metadata=metadata, timeout=60)
                 if method == "GetSubmission" and who in ("the owner", "an administrator"):
@@ -172,12 +172,12 @@ async def ask_everything(channel, metadata, said, who, name):
                     assert SOURCE in shown.sources[0].content  # the control: it is there to be found
                     shown.ClearField("sources")
                     message = shown.SerializeToString()
-                said.add(f"{method} to {who}", message)
+                outputs.add(f"{method} to {who}", message)
         except grpc.aio.AioRpcError as error:
-            said.add(f"{method} to {who}", error)
+            outputs.add(f"{method} to {who}", error)
 
 
-async def use(address, web, ledger, said):
+async def use(address, web, ledger, outputs):
     """Do all that can be done, right and wrong."""
     texts = {name: (await ledger.keys.create(name, frozenset({Scope.SUBMIT, Scope.READ})))[1] for name in ("alice", "bob")}
     texts["submitter"] = (await ledger.keys.create("submitter", frozenset({Scope.SUBMIT})))[1]
@@ -186,25 +186,25 @@ async def use(address, web, ledger, said):
     await ledger.keys.revoke(revoked.split("_")[1])
     wrong = texts["alice"][:-4] + ("0000" if texts["alice"][-4:] != "0000" else "1111")
     async with grpc.aio.insecure_channel(address) as channel:
-        own = (bearer(texts["alice"]),)
-        names = [await graded(channel, own, said, kernel(order)) for order in ("accept", "wrong", "fault", "bug", "hang")]
+        owner_metadata = (bearer(texts["alice"]),)
+        names = [await graded(channel, owner_metadata, outputs, kernel(order)) for order in ("accept", "wrong", "fault", "bug", "hang")]
         ranked = kernel("accept", competition="competitions/cup", mode=submission_pb2.MODE_RANKED)
-        names.append(await graded(channel, own, said, ranked))
+        names.append(await graded(channel, owner_metadata, outputs, ranked))
         for name in (names[0], names[1], names[3], names[-1]):
-            await ask_everything(channel, own, said, "the owner", name)
-        await ask_everything(channel, (bearer(texts["root"]),), said, "an administrator", names[-1])
+            await ask_everything(channel, owner_metadata, outputs, "the owner", name)
+        await ask_everything(channel, (bearer(texts["root"]),), outputs, "an administrator", names[-1])
         for who, text in {"another": texts["bob"], "scoped down": texts["submitter"], "revoked": revoked, "a guesser": wrong}.items():
-            await ask_everything(channel, (bearer(text),), said, who, names[0])
-        await ask_everything(channel, (), said, "nobody", names[0])
-        await ask_everything(channel, (("authorization", texts["alice"]),), said, "one who forgot Bearer", names[0])
+            await ask_everything(channel, (bearer(text),), outputs, who, names[0])
+        await ask_everything(channel, (), outputs, "nobody", names[0])
+        await ask_everything(channel, (("authorization", texts["alice"]),), outputs, "one who forgot Bearer", names[0])
         for index, data in enumerate(wrong_requests()):
-            refused = await call(channel, "Submit", own, data)
+            refused = await call(channel, "Submit", owner_metadata, data)
             assert refused is not None, index
-            said.add("refusals", refused)
+            outputs.add("refusals", refused)
     async with aiohttp.ClientSession() as session:
         for page in (*PAGES, *(f"/{name}" for name in names)):
             async with session.get(f"http://{web}{page}") as answer:
-                said.add(f"page {page}", await answer.text())
+                outputs.add(f"page {page}", await answer.text())
     return {"the owner's key": texts["alice"], "another key": texts["bob"], "a revoked key": revoked, "a wrong key": wrong}
 
 
@@ -213,16 +213,16 @@ async def test_secrets_are_in_no_answer_log_metric_or_error(settings, files, dat
 
     The control: what the fake grade raises on purpose is found in the log, and the pages and metrics were really read.
     """
-    said = Said()
+    outputs = Said()
     async with server_process(settings, files, database) as (address, web), Ledger.open(database or settings.ledger_path) as ledger:
-        texts = await use(address, web, ledger, said)
-    said.add("log", (files / "log").read_bytes())
-    secrets = {what: text.split("_")[2] for what, text in texts.items()}
-    secrets |= {f"digest of {what}": keys.digest(secret) for what, secret in secrets.items()}
+        texts = await use(address, web, ledger, outputs)
+    outputs.add("log", (files / "log").read_bytes())
+    secrets = {kind: text.split("_")[2] for kind, text in texts.items()}
+    secrets |= {f"digest of {kind}": keys.digest(secret) for kind, secret in secrets.items()}
     secrets |= {"source": SOURCE, "password": PASSWORD, "workload": WORKLOAD, "size": SIZE, "hidden size": 1876543219, "seed": SEED}
-    assert {what: places for what, secret in secrets.items() if (places := said.places(secret))} == {}
-    assert said.places("secret detail") == ["log"] and said.places("call_refused") == ["log"]
-    assert said.places("grader_") and "page /metrics" in said.places("# HELP") and said.places("SUBMISSION_STATE_SUCCEEDED")
+    assert {kind: places for kind, secret in secrets.items() if (places := outputs.places(secret))} == {}
+    assert outputs.places("secret detail") == ["log"] and outputs.places("call_refused") == ["log"]
+    assert outputs.places("grader_") and "page /metrics" in outputs.places("# HELP") and outputs.places("SUBMISSION_STATE_SUCCEEDED")
 
 
 async def test_a_database_that_is_not_there_is_named_without_its_password(place):

@@ -37,7 +37,7 @@ CASES = {
 }
 
 
-def made(directory: Path, expression: str, precision: str = "fp32") -> wire.ProblemSpec:
+def strided_spec(directory: Path, expression: str, precision: str = "fp32") -> wire.ProblemSpec:
     inputs = f"def get_inputs():\n    return [{expression}]\n"
     return spec_of(directory, model("return x * 2 + 1"), inputs, NONE, precision=precision)
 
@@ -59,14 +59,14 @@ def ignoring(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("expression", "strides"), CASES.items())
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_kernel_is_given_the_strides_of_the_file(tmp_path: Path, expression: str, strides: tuple[int, ...], precision: str) -> None:
-    assert trials(judged(tmp_path, made(tmp_path, expression, precision), by_strides(*strides))) == PASSED
+    assert trials(judged(tmp_path, strided_spec(tmp_path, expression, precision), by_strides(*strides))) == PASSED
 
 
 @pytest.mark.parametrize("expression", list(CASES)[:4])
 def test_a_kernel_that_ignores_strides_is_wrong(tmp_path: Path, expression: str) -> None:
     """The control: it is right where the file makes its input contiguous."""
-    assert trials(judged(tmp_path, made(tmp_path, expression), lambda: ignoring)) == ["mismatched"]
-    assert trials(judged(tmp_path, made(tmp_path, f"{expression}.contiguous()"), lambda: ignoring)) == PASSED
+    assert trials(judged(tmp_path, strided_spec(tmp_path, expression), lambda: ignoring)) == ["mismatched"]
+    assert trials(judged(tmp_path, strided_spec(tmp_path, f"{expression}.contiguous()"), lambda: ignoring)) == PASSED
 
 
 def test_the_memory_between_elements_is_the_judges(tmp_path: Path) -> None:
@@ -74,19 +74,19 @@ def test_the_memory_between_elements_is_the_judges(tmp_path: Path) -> None:
         x.as_strided((79, 16), (64, 1), 48)[0] = 0.0
         return x * 2 + 1
 
-    assert trials(judged(tmp_path, made(tmp_path, "torch.randn(80, 64)[:, :48]"), lambda: writes)) == ["input_modified"]
+    assert trials(judged(tmp_path, strided_spec(tmp_path, "torch.randn(80, 64)[:, :48]"), lambda: writes)) == ["input_modified"]
 
 
 def test_strides_are_told_to_people(tmp_path: Path) -> None:
     """In the statement, once a box has described the problem."""
-    spec = made(tmp_path, TURNED)
-    found = describe(spec, "cpu")
-    assert found is not None and found.strides == {"x": (1, 80), "output": (1, 80)} and wire.decode(wire.encode(found)) == found
-    problem = kernelbench.with_description(kernelbench.load(tmp_path / "9_Made.py"), found)
+    spec = strided_spec(tmp_path, TURNED)
+    result = describe(spec, "cpu")
+    assert result is not None and result.strides == {"x": (1, 80), "output": (1, 80)} and wire.decode(wire.encode(result)) == result
+    problem = kernelbench.with_description(kernelbench.load(tmp_path / "9_Made.py"), result)
     assert (
         "x has strides (1, 80)" in problem.statement
         and "output has" not in problem.statement
-        and problem.spec.workloads[0].strides == found.strides
+        and problem.spec.workloads[0].strides == result.strides
     )
 
 
@@ -103,8 +103,8 @@ def test_inputs_whose_strides_differ_from_call_to_call_get_those_of_the_first() 
 def row_scale(directory: Path, changes: dict[str, str]) -> wire.ProblemSpec:
     """The task of that name with other texts in place of some."""
     path = shutil.copytree(ROBUST_KBENCH / "row_scale", directory / "task") / "func_forward.py"
-    for old, new in changes.items():
-        path.write_text(path.read_text().replace(old, new))
+    for old, replacement in changes.items():
+        path.write_text(path.read_text().replace(old, replacement))
     return robust_kbench.load(path).spec
 
 
@@ -112,9 +112,9 @@ def test_robust_kbench_keeps_strides(tmp_path: Path) -> None:
     """Those of what the model hands on to the kernel; a task of the described spec has them too."""
     changes = {"torch.randn(rows, columns": "torch.randn(columns, rows", "fn(x, self.scale,": "fn(x.t(), self.scale,"}
     task = load_task(row_scale(tmp_path, changes), "cpu")
-    for one in (task, load_task(task.spec, "cpu")):
-        (workload, *_), rows = one.spec.workloads, one.spec.workloads[0].axes["x_0"]
-        assert one.draw(workload, KEY)[0].stride() == (1, rows) and workload.strides == {"x": (1, rows), "output": (1, rows)}
+    for strided in (task, load_task(task.spec, "cpu")):
+        (workload, *_), rows = strided.spec.workloads, strided.spec.workloads[0].axes["x_0"]
+        assert strided.draw(workload, KEY)[0].stride() == (1, rows) and workload.strides == {"x": (1, rows), "output": (1, rows)}
 
 
 def test_flashinfer_keeps_strides_of_what_its_own_function_makes(tmp_path: Path) -> None:
@@ -135,10 +135,10 @@ def test_robust_kbench_draws_constants_anew_for_each_key(tmp_path: Path) -> None
     """There weights are inputs of every trial, and admission tries what ignores one, as for every input."""
     spec = row_scale(tmp_path, {"self.scale = nn.Parameter(torch.randn(": "self.scale = nn.Parameter(torch.ones("})
     task = load_task(spec, "cpu")
-    first, again, other = (task.draw(task.spec.workloads[0], key)[1] for key in (KEY, KEY, OTHER_KEY))
-    assert torch.equal(first, again) and not torch.equal(first, other) and float(first.std()) > 0.1
-    found = [one for one in admit(spec, EmulatedDevice(), 600.0) if isinstance(one, wire.Finding) and one.check == "input scale"]
-    assert {one.outcome.value for one in found} == {"passed"}
+    first, again, different = (task.draw(task.spec.workloads[0], key)[1] for key in (KEY, KEY, OTHER_KEY))
+    assert torch.equal(first, again) and not torch.equal(first, different) and float(first.std()) > 0.1
+    findings = [fact for fact in admit(spec, EmulatedDevice(), 600.0) if isinstance(fact, wire.Finding) and fact.check == "input scale"]
+    assert {finding.outcome.value for finding in findings} == {"passed"}
 
 
 def test_the_tensors_of_a_nest_can_be_numbered_anew() -> None:

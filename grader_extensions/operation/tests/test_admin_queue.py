@@ -21,8 +21,8 @@ def command(settings, capsys):
 
     def run(action, *words):
         code = main(["queue", action, "--state-dir", str(settings.state_dir), *words])
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
 
     return run
 
@@ -39,47 +39,47 @@ async def test_a_paused_queue_takes_submissions_and_begins_none(settings, comman
         "paused: what runs ends, and what comes waits. Go on with: grader-server admin queue resume\n",
     )
     async with serving(settings, fakes.wiring()), Ledger.open(settings.ledger) as ledger:
-        made = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
+        submission = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
         await asyncio.sleep(1.5)  # longer than the dispatcher waits for news
-        assert (await ledger.get(made.submission_id)).state is SubmissionState.QUEUED
-        code, said = await asyncio.to_thread(command, "list", "--json")
-        shown = json.loads(said)
-        assert code == 0 and shown["paused"] and [one["user"] for one in shown["submissions"]] == ["ann"]
+        assert (await ledger.get(submission.submission_id)).state is SubmissionState.QUEUED
+        code, output = await asyncio.to_thread(command, "list", "--json")
+        shown = json.loads(output)
+        assert code == 0 and shown["paused"] and [entry["user"] for entry in shown["submissions"]] == ["ann"]
         assert (await asyncio.to_thread(command, "list"))[1].startswith("paused: `grader-server admin queue resume` lets it go on\nnext")
         assert await asyncio.to_thread(command, "resume") == (0, "the queue goes on\n")
-        await until(lambda: ended(ledger, made.submission_id))
+        await until(lambda: ended(ledger, submission.submission_id))
 
 
 async def test_the_queue_is_listed_in_its_order(settings, command):
     """What runs first, with its worker; then what waits. `first` changes that."""
     async with Ledger.open(settings.ledger) as ledger:
-        made = [await ledger.submit(fakes.new_submission(user=user), fakes.problem()) for user in ("ann", "bob", "carl")]
+        submissions = [await ledger.submit(fakes.new_submission(user=user), fakes.problem()) for user in ("ann", "bob", "carl")]
         await ledger.lease("w1", ttl_s=60)
-        code, said = await asyncio.to_thread(command, "first", f"submissions/{made[2].submission_id}")
-        assert code == 0 and "is taken up next" in said
+        code, output = await asyncio.to_thread(command, "first", f"submissions/{submissions[2].submission_id}")
+        assert code == 0 and "is taken up next" in output
         lines = (await asyncio.to_thread(command, "list"))[1].splitlines()
     assert [line.split()[:3] for line in lines[1:]] == [
-        ["runs", made[0].submission_id, "ann"],
-        ["1", made[2].submission_id, "carl"],
-        ["2", made[1].submission_id, "bob"],
+        ["runs", submissions[0].submission_id, "ann"],
+        ["1", submissions[2].submission_id, "carl"],
+        ["2", submissions[1].submission_id, "bob"],
     ]
     assert lines[0].split() == list(QUEUE_HEADINGS) and lines[1].endswith("w1")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("resume",), "the queue of this server is not paused"),
         (("first", "none"), "there is no submission 'none'"),
         (("first", "DONE"), "is CANCELLED; only one that waits can be taken up next"),
     ],
 )
-async def test_what_can_not_be_done_is_said(settings, command, words, said):
+async def test_what_can_not_be_done_is_said(settings, command, words, message):
     """With exit code 2; an empty queue is none of it."""
     async with Ledger.open(settings.ledger) as ledger:
         assert await asyncio.to_thread(command, "list") == (0, "nothing waits, and nothing runs\n")
-        made = await ledger.submit(fakes.new_submission(), fakes.problem())
-        await ledger.cancel(made.submission_id)
-        given = [word.replace("DONE", made.submission_id) for word in words]
-        code, answer = await asyncio.to_thread(command, *given)
-    assert code == 2 and said in answer
+        submission = await ledger.submit(fakes.new_submission(), fakes.problem())
+        await ledger.cancel(submission.submission_id)
+        arguments = [word.replace("DONE", submission.submission_id) for word in words]
+        code, answer = await asyncio.to_thread(command, *arguments)
+    assert code == 2 and message in answer

@@ -39,13 +39,13 @@ def where(request, tmp_path, monkeypatch):
 async def ledger(where):
     """A ledger with one submission in each state, open."""
     async with Ledger.open(where[1]) as ledger:
-        made = [await ledger.submit(fakes.new_submission(), fakes.problem()) for _ in range(5)]
+        submissions = [await ledger.submit(fakes.new_submission(), fakes.problem()) for _ in range(5)]
         graded, broken = [await ledger.lease("w1", ttl_s=600) for _ in range(2)]
         await ledger.append(graded, [fakes.ENVIRONMENT, fakes.trial()])
         await ledger.settle(graded, fakes.report())
         await ledger.release(broken, Failure(reason="PROBLEM_BROKEN", message="no reference", final=True))
         await ledger.lease("w1", ttl_s=600)
-        await ledger.cancel(made[3].submission_id)
+        await ledger.cancel(submissions[3].submission_id)
         yield ledger
 
 
@@ -66,9 +66,9 @@ async def run(*words):
 async def broken_checks(where, capsys):
     capsys.readouterr()
     code = await run("check", "--json", *where[0])
-    told = json.loads(capsys.readouterr().out)
-    assert told["ok"] == (code == OK)
-    return {one["name"] for one in told["checks"] if not one["ok"]}
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] == (code == OK)
+    return {check["name"] for check in report["checks"] if not check["ok"]}
 
 
 async def test_a_ledger_in_use_is_whole(where, ledger, capsys):
@@ -96,8 +96,8 @@ async def test_each_damage_is_found_and_named(where, ledger, capsys):
     """And only what is damaged: each is done to the same ledger and undone."""
     tables, columns = ("judgements", "events"), ("worker_id", "end_time", "failure", "score")
     statement(where, *(f"CREATE TABLE kept_{name} AS SELECT * FROM {name}" for name in ("submissions", *tables)))
-    kept = "(SELECT {0} FROM kept_submissions WHERE kept_submissions.number = submissions.number)"
-    undo = [f"UPDATE submissions SET {', '.join(f'{name} = {kept.format(name)}' for name in columns)}"]
+    query = "(SELECT {0} FROM kept_submissions WHERE kept_submissions.number = submissions.number)"
+    undo = [f"UPDATE submissions SET {', '.join(f'{name} = {query.format(name)}' for name in columns)}"]
     undo += [text for name in tables for text in (f"DELETE FROM {name}", f"INSERT INTO {name} SELECT * FROM kept_{name}")]
     for damage, (text, wanted) in DAMAGE.items():
         statement(where, text)
@@ -129,8 +129,8 @@ def test_a_ledger_that_is_not_there_can_not_be_checked(tmp_path, capsys):
     assert main(["check", "--state-dir", str(tmp_path / "a")]) == UNUSABLE
     assert "--state-dir" in capsys.readouterr().err and not (tmp_path / "a").exists()
     assert main(["check", "--database", f"postgresql://u:{SECRET}@/x?host={tmp_path}"]) == UNUSABLE
-    told = capsys.readouterr().err
-    assert "postgresql://u@/x" in told and SECRET not in told
+    message = capsys.readouterr().err
+    assert "postgresql://u@/x" in message and SECRET not in message
 
 
 SQLITE = pytest.mark.parametrize("where", ["sqlite"], indirect=True)
@@ -150,7 +150,7 @@ async def test_a_backup_is_a_whole_ledger_and_only_its_owners(where, ledger, tmp
     assert await run("check", "--state-dir", tmp_path / "restored") == OK
     async with Ledger.open(tmp_path / "restored" / LEDGER_NAME) as again:
         assert (await again.page(size=9))[0] == before
-        assert len({one.submission_id for one in (before[0], await again.submit(fakes.new_submission(), fakes.problem()))}) == 2
+        assert before[0].submission_id != (await again.submit(fakes.new_submission(), fakes.problem())).submission_id
 
 
 @SQLITE
@@ -184,6 +184,6 @@ def test_of_postgresql_the_command_to_run_is_told(tmp_path, capsys):
     """With everything but the password, and nothing is left behind."""
     url = f"postgresql://grader:{SECRET}@db.example:5433/ledger"
     assert main(["backup", str(tmp_path / "b"), "--database", url]) == UNUSABLE
-    told = capsys.readouterr().err
-    assert "pg_dump --format=custom" in told and "db.example" in told and f"--file={tmp_path / 'b'}" in told and SECRET not in told
+    error = capsys.readouterr().err
+    assert "pg_dump --format=custom" in error and "db.example" in error and f"--file={tmp_path / 'b'}" in error and SECRET not in error
     assert list(tmp_path.iterdir()) == []

@@ -25,14 +25,14 @@ NOW = datetime.now(UTC)
 @pytest.fixture
 def settings(tmp_path):
     fakes.write_problem(tmp_path / "problems", "sum")
-    made = Settings(listen=f"unix:{tmp_path}/s", state_dir=tmp_path / "state", problems=(tmp_path / "problems",), database="", trace="")
-    made.state_dir.mkdir()
-    return made
+    bare = Settings(listen=f"unix:{tmp_path}/s", state_dir=tmp_path / "state", problems=(tmp_path / "problems",), database="", trace="")
+    bare.state_dir.mkdir()
+    return bare
 
 
-def found(settings, name, now=NOW, **changes):
-    (one,) = [one for one in checkup.look(settings.model_copy(update=changes), now) if one.name == name]
-    return one
+def check_of(settings, name, now=NOW, **changes):
+    (result,) = [check for check in checkup.look(settings.model_copy(update=changes), now) if check.name == name]
+    return result
 
 
 async def submitted(settings, at):
@@ -42,54 +42,54 @@ async def submitted(settings, at):
 
 def test_a_bare_machine_is_well_and_left_bare(settings):
     """Nothing is wrong before the first start, and nothing was made by looking."""
-    assert {one.standing for one in checkup.look(settings)} == {CheckupStatus.OK}
+    assert {check.standing for check in checkup.look(settings)} == {CheckupStatus.OK}
     assert list(settings.state_dir.iterdir()) == []
 
 
 async def test_a_clock_behind_the_ledger_is_wrong(settings):
     """Leases and windows go by it; a little is a warning."""
     await submitted(settings, NOW)
-    standings = [found(settings, "clock", NOW - timedelta(seconds=behind)).standing for behind in (0, 10, 3600)]
+    standings = [check_of(settings, "clock", NOW - timedelta(seconds=behind)).standing for behind in (0, 10, 3600)]
     assert standings == [CheckupStatus.OK, CheckupStatus.WARNING, CheckupStatus.WRONG]
 
 
 def test_a_database_that_does_not_answer_is_wrong_and_its_password_is_not_said(settings):
     """The whole of what is printed has no secret."""
     findings = list(checkup.look(settings.model_copy(update={"database": "postgresql://u:planted@127.0.0.1:1/db"})))
-    assert [one.standing for one in findings if one.name == "ledger"] == [CheckupStatus.WRONG]
+    assert [check.standing for check in findings if check.name == "ledger"] == [CheckupStatus.WRONG]
     assert "planted" not in repr(findings)
 
 
 async def test_keys_are_asked_for_where_callers_need_one(settings):
     """One that is valid is well; none, an expired or a revoked one is not."""
-    assert found(settings, "keys", auth="keys").standing is CheckupStatus.WRONG
+    assert check_of(settings, "keys", auth="keys").standing is CheckupStatus.WRONG
     async with Ledger.open(settings.ledger) as ledger:
         key, _ = await ledger.keys.create("alice", frozenset(Scope), expire_time=NOW + timedelta(days=1))
-        assert found(settings, "keys", auth="keys").detail == "1 valid"
-        assert "keys create" in found(settings, "keys", NOW + timedelta(days=2), auth="keys").remedy
+        assert check_of(settings, "keys", auth="keys").detail == "1 valid"
+        assert "keys create" in check_of(settings, "keys", NOW + timedelta(days=2), auth="keys").remedy
         await ledger.keys.revoke(key.key_id)
-    assert found(settings, "keys", auth="keys").standing is CheckupStatus.WRONG
+    assert check_of(settings, "keys", auth="keys").standing is CheckupStatus.WRONG
 
 
 @pytest.mark.parametrize(("days", "standing"), [(100, CheckupStatus.OK), (10, CheckupStatus.WARNING), (-1, CheckupStatus.WRONG)])
 def test_a_certificate_is_told_about_before_it_ends(settings, tmp_path, days, standing):
     """Three weeks before it is a warning; one that has ended stops a server."""
-    made = trustme.CA().issue_cert("localhost", not_before=NOW - timedelta(days=30), not_after=NOW + timedelta(days=days))
+    certificate_pair = trustme.CA().issue_cert("localhost", not_before=NOW - timedelta(days=30), not_after=NOW + timedelta(days=days))
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
-    certificate.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
-    key.write_bytes(made.private_key_pem.bytes())
-    assert found(settings, "TLS", tls_certificate=certificate, tls_key=key).standing is standing
+    certificate.write_bytes(b"".join(blob.bytes() for blob in certificate_pair.cert_chain_pems))
+    key.write_bytes(certificate_pair.private_key_pem.bytes())
+    assert check_of(settings, "TLS", tls_certificate=certificate, tls_key=key).standing is standing
 
 
 async def test_a_port_that_is_taken_is_wrong_unless_the_server_runs(settings):
     """With the state directory's lock held, it is the server's own."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        web = str(taken.getsockname()[1])
-        assert found(settings, "web port", web=web).standing is CheckupStatus.WRONG
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        web = str(listener.getsockname()[1])
+        assert check_of(settings, "web port", web=web).standing is CheckupStatus.WRONG
         async with state_lock(settings.state_dir):
-            assert found(settings, "web port", web=web).standing is CheckupStatus.OK
-            assert f"process {os.getpid()}" in found(settings, "server").detail
-    assert found(settings, "web port", web=web).standing is CheckupStatus.OK
+            assert check_of(settings, "web port", web=web).standing is CheckupStatus.OK
+            assert f"process {os.getpid()}" in check_of(settings, "server").detail
+    assert check_of(settings, "web port", web=web).standing is CheckupStatus.OK
 
 
 def test_each_finding_is_a_line_or_an_object(settings, capsys):
@@ -98,8 +98,8 @@ def test_each_finding_is_a_line_or_an_object(settings, capsys):
     assert main(["doctor", *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert main(["doctor", *options, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["ok"] and len(told["findings"]) == len(lines)
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] and len(report["findings"]) == len(lines)
     assert main(["doctor", *options, "--auth", "keys"]) == 1
     assert "WRONG keys" in capsys.readouterr().out
     assert main(["doctor", "--web", "nowhere"]) == 2

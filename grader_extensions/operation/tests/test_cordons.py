@@ -20,8 +20,8 @@ def command(settings, capsys):
 
     def run(*words):
         code = main(["lanes", "--state-dir", str(settings.state_dir), *words])
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
 
     return run
 
@@ -50,13 +50,13 @@ def test_the_state_directory_is_named_before_or_behind_the_word(settings, comman
 
 @pytest.mark.parametrize("name", ["", "../x y", "GPU", "a" * 201, "/cuda:0"])
 def test_what_can_be_no_name_is_refused(command, path, name) -> None:
-    code, said = command("cordon", name)
-    assert code == 2 and "such as gpu-1/cuda:0" in said and not path.exists()
+    code, output = command("cordon", name)
+    assert code == 2 and "such as gpu-1/cuda:0" in output and not path.exists()
 
 
 def test_what_is_not_cordoned_can_not_be_uncordoned(command) -> None:
-    code, said = command("uncordon", "gpu-9")
-    assert code == 2 and "admin lanes list" in said
+    code, output = command("uncordon", "gpu-9")
+    assert code == 2 and "admin lanes list" in output
 
 
 def test_a_file_that_makes_no_sense_changes_nothing(path, command) -> None:
@@ -105,5 +105,5 @@ async def test_a_name_that_no_lane_has_is_cordoned_with_a_warning(settings, comm
     lanes = (LaneNow(name="local/gpu-0/cuda:0", state=LaneState.FREE),)
     async with serving(settings, fakes.wiring(None, lanes=lambda: lanes)):
         for name, unknown in (("local/gpu-0/cuda:0", False), ("local/gpu-0", False), ("local/gpu-1", True), ("local/gpu", True)):
-            code, said = await asyncio.to_thread(command, "cordon", name)
-            assert code == 0 and ("No lane has this name now" in said) is unknown
+            code, output = await asyncio.to_thread(command, "cordon", name)
+            assert code == 0 and ("No lane has this name now" in output) is unknown

@@ -14,14 +14,14 @@ from sandbox.protocol import entry_points
 from sandbox.protocol.box_modules import VARIABLE, box_modules
 
 
-def found(kind, usable, required=False):
+def finding(kind, usable, required=False):
     return HostFinding(kind=kind, name="x", usable=usable, detail="", required=required)
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2, 3])
 def test_kernels_can_be_graded_where_none_is_missing(missing):
     """A device, an isolation, and the compiler that must be; the last case is the control."""
-    here = [found("device", missing != 0), found("isolation", missing != 1), found("compiler", missing != 2, True)]
+    here = [finding("device", missing != 0), finding("isolation", missing != 1), finding("compiler", missing != 2, True)]
     assert can_grade(here) is (missing == 3)
 
 
@@ -50,16 +50,16 @@ def test_a_wrong_entry_point_is_a_sentence_of_the_servers_doctor(broken_package,
 
 def test_a_wrong_entry_point_ends_the_doctor_of_this_machine(broken_package):
     """As it ends every command that needs it."""
-    done = CliRunner().invoke(commands.Commands(commands.commands())["doctor"], env={"COLUMNS": "200", "NO_COLOR": "1"})
-    assert done.exit_code == 2 and FAULT in " ".join(done.stderr.split())
+    result = CliRunner().invoke(commands.Commands(commands.commands())["doctor"], env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert result.exit_code == 2 and FAULT in " ".join(result.stderr.split())
 
 
 def test_doctor_says_what_works(cli):
     """A remedy comes with everything that does not work."""
     ended = cli("doctor", "--json")
     assert ended.code == 0, ended.stdout
-    findings = {one["name"]: one for one in ended.json["findings"]}
+    findings = {entry["name"]: entry for entry in ended.json["findings"]}
     assert findings["emulated"]["usable"]
     assert findings["g++"]["usable"]
     assert {"docker", "bubblewrap", "process"} <= set(findings)
-    assert all(one["remedy"] for one in findings.values() if not one["usable"])
+    assert all(entry["remedy"] for entry in findings.values() if not entry["usable"])

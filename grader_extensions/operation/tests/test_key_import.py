@@ -38,10 +38,10 @@ def rows(text):
 def test_each_user_gets_one_key_on_stdout(admin, tmp_path):
     """The text of each opens what the ledger has; notes arrive; blank lines and a byte order mark are no users."""
     code, out, err = admin('\ufeffuser,note\nann,"team 1, red"\n\n  ben , \n')
-    assert code == 0 and [one["user"] for one in rows(out)] == ["ann", "ben"]
+    assert code == 0 and [row["user"] for row in rows(out)] == ["ann", "ben"]
     there = {key.user: key for key in keys(tmp_path)}
     assert there["ann"].note == "team 1, red" and there["ben"].note == ""
-    assert all(there[one["user"]].key_id == one["key_id"] in one["key"] for one in rows(out))
+    assert all(there[row["user"]].key_id == row["key_id"] in row["key"] for row in rows(out))
     assert "2 keys made" in err and rows(out)[0]["key"] not in err
 
 
@@ -61,7 +61,7 @@ def test_users_who_have_a_key_are_an_error_or_skipped(admin, tmp_path):
     assert code == 2 and "users.csv:2: user 'ann' has a valid key already; leave the line out" in err and out == ""
     assert not (tmp_path / "keys.csv").exists()
     code, out, err = admin("user\nann\nben\n", "--skip-existing")
-    assert code == 0 and [one["user"] for one in rows(out)] == ["ben"] and "1 users have one already" in err
+    assert code == 0 and [row["user"] for row in rows(out)] == ["ben"] and "1 users have one already" in err
 
 
 def test_every_mistake_has_its_line_and_no_key_is_made(admin, tmp_path):
@@ -75,7 +75,7 @@ def test_every_mistake_has_its_line_and_no_key_is_made(admin, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is empty; write a CSV file"),
         ("ann\nben\n", ":1: the first line is not `user` or `user,note`"),
@@ -85,20 +85,20 @@ def test_every_mistake_has_its_line_and_no_key_is_made(admin, tmp_path):
         (b"user\nann\n\xff\n", ":3: is not UTF-8; save the file as CSV in UTF-8"),
     ],
 )
-def test_what_is_no_list_is_refused_with_what_to_write(admin, text, said):
+def test_what_is_no_list_is_refused_with_what_to_write(admin, text, message):
     code, _, err = admin(text)
-    assert code == 2 and said in err
+    assert code == 2 and message in err
 
 
 def test_a_user_on_several_lines_is_a_team_of_members_with_notes(admin, tmp_path):
     """Each has a key of the same user. A member who comes later gets one by the whole list."""
     code, out, _ = admin("user,note\nred,ann\nred,ben\nsolo,\n")
-    assert code == 0 and [(one["user"], one["note"]) for one in rows(out)] == [("red", "ann"), ("red", "ben"), ("solo", "")]
-    assert len({one["key"] for one in rows(out)}) == 3
+    assert code == 0 and [(row["user"], row["note"]) for row in rows(out)] == [("red", "ann"), ("red", "ben"), ("solo", "")]
+    assert len({row["key"] for row in rows(out)}) == 3
     late = "user,note\nred,ann\nred,ben\nred,cyd\nsolo,\n"
     assert admin(late)[0] == 2
     code, out, _ = admin(late, "--skip-existing")
-    assert code == 0 and [(one["user"], one["note"]) for one in rows(out)] == [("red", "cyd")]
+    assert code == 0 and [(row["user"], row["note"]) for row in rows(out)] == [("red", "cyd")]
 
 
 @pytest.mark.parametrize("text", ["red,ann\nred,\n", "red,\nred,ann\n", "red,ann\nred,ann\n"])

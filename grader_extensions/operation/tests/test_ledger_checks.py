@@ -11,16 +11,16 @@ from tests.contract.test_reuse import graded, submit
 async def test_an_upgraded_ledger_is_whole(upgraded, opened):  # noqa: F811  # fixtures
     """By the checks that `grader-server check` makes."""
     with opened.begin() as connection:
-        found = [schema(connection), *contents(connection)]
-    assert [one for one in found if not one.ok] == [] and len(found) > 8
+        checks = [schema(connection), *contents(connection)]
+    assert [check for check in checks if not check.ok] == [] and len(checks) > 8
 
 
 async def test_a_ledger_with_findings_is_whole(ledger):
     """They are added to a report that is already there."""
     await ledger.submit(fakes.new_submission(), fakes.problem())
-    held = await ledger.lease("w", ttl_s=30)
-    await ledger.settle(held, fakes.report())
-    await ledger.amend(held, replace(fakes.report(), summary="more", profile=fakes.PROFILE), [fakes.PROFILE])
+    lease = await ledger.lease("w", ttl_s=30)
+    await ledger.settle(lease, fakes.report())
+    await ledger.amend(lease, replace(fakes.report(), summary="more", profile=fakes.PROFILE), [fakes.PROFILE])
     assert [check for check in await ledger.database.read(contents) if not check.ok] == []
 
 

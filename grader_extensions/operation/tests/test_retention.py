@@ -56,9 +56,9 @@ async def graded(ledger, *, spoiled=0, **fields):
 
 
 async def has_sources(ledger, submission_id):
-    found = await ledger.get(submission_id)
-    assert found.sources_removed is not bool(found.new.sources)
-    return bool(found.new.sources)
+    submission = await ledger.get(submission_id)
+    assert submission.sources_removed is not bool(submission.new.sources)
+    return bool(submission.new.sources)
 
 
 async def rejudged(ledger, state, submission_id):
@@ -95,7 +95,7 @@ async def test_what_is_younger_or_not_final_is_kept(ledger, clock):
     young = await submit(ledger)
     await ledger.cancel(young)
     assert await remove_due(ledger, MONTH, NoCompetitions()) == Counter(sources=1)
-    assert [await has_sources(ledger, one) for one in (old, running, waiting, young)] == [False, True, True, True]
+    assert [await has_sources(ledger, submission_id) for submission_id in (old, running, waiting, young)] == [False, True, True, True]
 
 
 async def test_nothing_is_removed_where_nothing_is_asked_for(ledger, clock):
@@ -132,13 +132,13 @@ async def test_a_later_pass_begins_behind_what_is_finished(ledger, clock):
     assert not (await ledger.get(old)).sources_removed and not await has_sources(ledger, young)
 
 
-@pytest.mark.parametrize(("ends", "kept"), [(timedelta(days=90), True), (timedelta(days=40), True), (timedelta(days=5), False)])
-async def test_a_competitions_sources_stay_as_long_after_its_end(ledger, clock, ends, kept):
+@pytest.mark.parametrize(("ends", "remains"), [(timedelta(days=90), True), (timedelta(days=40), True), (timedelta(days=5), False)])
+async def test_a_competitions_sources_stay_as_long_after_its_end(ledger, clock, ends, remains):
     """While it runs, and for its final after that; those of no competition go meanwhile."""
     inside, outside = await graded(ledger, competition_id="cup"), await graded(ledger)
     clock.now += timedelta(days=60)
     await remove_due(ledger, MONTH, Cup(START + ends))
-    assert (await has_sources(ledger, inside), await has_sources(ledger, outside)) == (kept, False)
+    assert (await has_sources(ledger, inside), await has_sources(ledger, outside)) == (remains, False)
 
 
 async def test_a_competition_that_this_server_does_not_know_is_left_alone(ledger, clock):
@@ -149,22 +149,22 @@ async def test_a_competition_that_this_server_does_not_know_is_left_alone(ledger
     assert await has_sources(ledger, submission_id)
 
 
-@pytest.mark.parametrize(("state", "kept"), [("running", True), ("ready", True), ("applied", False), ("discarded", False)])
-async def test_a_rejudge_that_is_not_applied_keeps_what_it_is_drawn_from(ledger, clock, state, kept):
+@pytest.mark.parametrize(("state", "remains"), [("running", True), ("ready", True), ("applied", False), ("discarded", False)])
+async def test_a_rejudge_that_is_not_applied_keeps_what_it_is_drawn_from(ledger, clock, state, remains):
     submission_id = await graded(ledger, spoiled=1)
     await rejudged(ledger, state, submission_id)
     clock.now += timedelta(days=31)
-    assert await remove_due(ledger, MONTH, NoCompetitions()) == (Counter() if kept else Counter(sources=1, events=1))
+    assert await remove_due(ledger, MONTH, NoCompetitions()) == (Counter() if remains else Counter(sources=1, events=1))
 
 
 async def test_a_request_that_comes_again_finds_a_submission_whose_sources_are_gone(ledger, clock):
     """The digest of what was sent is kept: nobody pays twice for a retry."""
-    made = await ledger.submit(fakes.new_submission(), fakes.problem(), request_id="r1")
-    await ledger.cancel(made.submission_id)
+    submission = await ledger.submit(fakes.new_submission(), fakes.problem(), request_id="r1")
+    await ledger.cancel(submission.submission_id)
     clock.now += timedelta(days=31)
     await remove_due(ledger, MONTH, NoCompetitions())
     again = await ledger.submit(fakes.new_submission(), fakes.problem(), request_id="r1")
-    assert again.submission_id == made.submission_id and again.sources_removed
+    assert again.submission_id == submission.submission_id and again.sources_removed
 
 
 async def test_a_server_removes_by_itself_what_is_due(ledger, clock):
@@ -183,24 +183,24 @@ async def test_a_server_removes_by_itself_what_is_due(ledger, clock):
 async def test_a_submission_says_that_its_sources_are_kept_no_longer(serve, settings, kernel, finished, capsys):
     """Verdict and report are as they were."""
     async with serve() as client:
-        made = await finished(client, await client.submit(kernel("accept")))
-        before = await client.get_submission(made.name)
+        submission = await finished(client, await client.submit(kernel("accept")))
+        before = await client.get_submission(submission.name)
         assert before.sources and not before.sources_removed
         async with Ledger.open(settings.ledger, now=lambda: datetime.now(UTC) + timedelta(days=2)) as ledger:
             assert await remove_due(ledger, {"sources_days": 1}, NoCompetitions()) == Counter(sources=1)
-        after = await client.get_submission(made.name)
-        await show_command(made.name, server=client.address)
+        after = await client.get_submission(submission.name)
+        await show_command(submission.name, server=client.address)
     assert "its sources are kept no longer" in capsys.readouterr().out
     assert after.sources_removed and not after.sources and after.report == before.report
 
 
 async def test_a_server_removes_what_its_settings_say(serve, monkeypatch):
     """The part is made of both settings, and its task is started."""
-    made, started = [], asyncio.Event()
+    calls, started = [], asyncio.Event()
 
     class Seen(Retention):
         def __init__(self, ledger, policy, **days):
-            made.append(days)
+            calls.append(days)
             super().__init__(ledger, policy, **days)
 
         async def run(self):
@@ -209,4 +209,4 @@ async def test_a_server_removes_what_its_settings_say(serve, monkeypatch):
     monkeypatch.setattr(server_part, "Retention", Seen)
     async with serve(retain_sources_days=3, retain_events_days=4), asyncio.timeout(60):
         await started.wait()
-    assert made == [{"sources_days": 3, "events_days": 4}]
+    assert calls == [{"sources_days": 3, "events_days": 4}]

@@ -64,7 +64,7 @@ def problem(reference: str, *inputs: wire.TensorSpec, output: wire.TensorSpec = 
         outputs=(output,),
         workloads=(wire.Workload(workload_id="only", axes={"rows": rows, "cols": cols}),),
         tolerance=TIGHT,
-        reference=f"import torch\n\n\ndef reference({', '.join(one.name for one in inputs or (X,))}):\n    {reference}\n",
+        reference=f"import torch\n\n\ndef reference({', '.join(tensor.name for tensor in inputs or (X,))}):\n    {reference}\n",
         axes=("rows", "cols"),
     )
     return dataclasses.replace(spec, **fields)  # type: ignore[arg-type]
@@ -75,22 +75,22 @@ def drawn(tensor: wire.TensorSpec, **fields: object) -> wire.TensorSpec:
     return dataclasses.replace(tensor, distribution=wire.Distribution(**fields))  # type: ignore[arg-type]
 
 
-def found(spec: wire.ProblemSpec, budget_s: float = 600.0) -> list[wire.Finding]:
+def findings_of(spec: wire.ProblemSpec, budget_s: float = 600.0) -> list[wire.Finding]:
     return list(admit(spec, EmulatedDevice(), budget_s))
 
 
 def refusals(findings: list[wire.Finding]) -> dict[str, str]:
     """What failed, and what is said of it."""
-    return {one.check: one.message for one in findings if one.outcome is FAILED}
+    return {finding.check: finding.message for finding in findings if finding.outcome is FAILED}
 
 
 def outcome(findings: list[wire.Finding], check: str) -> list[wire.FindingOutcome]:
-    return [one.outcome for one in findings if one.check == check]
+    return [finding.outcome for finding in findings if finding.check == check]
 
 
 def assert_admitted(spec: wire.ProblemSpec) -> None:
-    findings = found(spec)
-    assert refusals(findings) == {} and PASSED in {one.outcome for one in findings}
+    findings = findings_of(spec)
+    assert refusals(findings) == {} and PASSED in {finding.outcome for finding in findings}
 
 
 # As the remedy says: all but one in ten are just under the largest, or just over the smallest.
@@ -108,23 +108,23 @@ SOFTMAX = "return torch.softmax(x, -1)"
 
 def test_a_softmax_whose_values_are_all_under_the_tolerance_is_refused() -> None:
     """Zeros would be right, and what belongs to other inputs. With larger values and a tolerance to match it is admitted."""
-    said = refusals(found(problem(SOFTMAX, drawn(X, kind="uniform"), rows=2, cols=16000, tolerance=LOOSE)))
-    assert {"zeros", "constant mean", "seed", "input x", "one element", "half precision", "every second of x"} <= set(said)
-    assert "a kernel that writes zeros would be accepted; lower atol and rtol" in said["zeros"]
+    reasons = refusals(findings_of(problem(SOFTMAX, drawn(X, kind="uniform"), rows=2, cols=16000, tolerance=LOOSE)))
+    assert {"zeros", "constant mean", "seed", "input x", "one element", "half precision", "every second of x"} <= set(reasons)
+    assert "a kernel that writes zeros would be accepted; lower atol and rtol" in reasons["zeros"]
     assert_admitted(problem(SOFTMAX, UNEVEN, rows=2, cols=16000, tolerance=wire.Tolerance(atol=1e-37, rtol=1e-3, budget_floor=1e-7)))
 
 
 def test_a_reference_that_ignores_an_input_is_refused() -> None:
     b = dataclasses.replace(X, name="b")
-    said = refusals(found(problem("return 2 * x", X, b)))
-    assert set(said) == {"input b"} and "a kernel that ignores 'b'" in said["input b"]
+    reasons = refusals(findings_of(problem("return 2 * x", X, b)))
+    assert set(reasons) == {"input b"} and "a kernel that ignores 'b'" in reasons["input b"]
     assert_admitted(problem("return 2 * x + b", X, b))
 
 
 def test_a_reference_with_nan_is_refused() -> None:
     """A logarithm of what may be negative; of positive numbers it is admitted."""
-    said = refusals(found(problem("return torch.log(x)")))
-    assert "NaN or infinite; narrow the inputs" in said["finite"]
+    reasons = refusals(findings_of(problem("return torch.log(x)")))
+    assert "NaN or infinite; narrow the inputs" in reasons["finite"]
     assert_admitted(problem("return torch.log(x)", drawn(X, kind="uniform", low=2.0, high=9.0)))
 
 
@@ -148,7 +148,7 @@ def test_a_reference_with_nan_is_refused() -> None:
 )
 def test_a_mutant_that_the_tolerance_lets_through_refuses_the_problem(check, reference, tensor, mended) -> None:
     """The same reference with other inputs and a tight tolerance rejects it."""
-    loose, tight = found(problem(reference, tensor, tolerance=LOOSE)), found(problem(reference, mended))
+    loose, tight = findings_of(problem(reference, tensor, tolerance=LOOSE)), findings_of(problem(reference, mended))
     assert outcome(loose, check) == [FAILED]
     assert outcome(tight, check) == [PASSED]
 
@@ -171,18 +171,18 @@ def test_what_is_found_in_the_tail_of_normal_values_only_is_refused(reference, u
     output = Y if "softmax" in reference else dataclasses.replace(ROW, shape=("cols",)) if "dim=0" in reference else ROW
     loose = wire.Tolerance(atol=1e-5, rtol=1e-3, budget_factor=64.0)
     rows = 64 if "dim=0" in reference else 4
-    said, mended = (found(problem(reference, one, output=output, rows=rows, tolerance=loose)) for one in (usual, crowded))
-    assert outcome(said, "normal tail")[-1] == FAILED
+    spread, mended = (findings_of(problem(reference, tensor, output=output, rows=rows, tolerance=loose)) for tensor in (usual, crowded))
+    assert outcome(spread, "normal tail")[-1] == FAILED
     assert outcome(mended, "normal tail") == [PASSED]
 
 
 def test_a_transposed_answer_is_seen_where_there_is_one() -> None:
     """A product with its own transpose is symmetric but for rounding: nothing to be seen, and nothing to be held against it."""
     square = {"rows": 64, "cols": 64}
-    assert outcome(found(problem("return x @ x", **square)), "transposed") == [PASSED]
+    assert outcome(findings_of(problem("return x @ x", **square)), "transposed") == [PASSED]
     wide = wire.Tolerance(atol=1e-3, rtol=1e-3)
-    assert outcome(found(problem("return (x @ x.T).double().to(x.dtype)", tolerance=wide, **square)), "transposed") == [UNKNOWN]
-    assert outcome(found(problem("return x + 1")), "transposed") == []
+    assert outcome(findings_of(problem("return (x @ x.T).double().to(x.dtype)", tolerance=wide, **square)), "transposed") == [UNKNOWN]
+    assert outcome(findings_of(problem("return x + 1")), "transposed") == []
 
 
 def test_whole_numbers_are_examined_as_well() -> None:
@@ -197,18 +197,18 @@ def test_a_tolerance_that_no_kernel_keeps_is_refused() -> None:
     """The answer in double, rounded, is as right as can be."""
     exact = wire.Tolerance(atol=0.0, rtol=0.0, budget_factor=1e-3, budget_floor=0.0)
     long = problem("return x.cumsum(-1)", cols=4096, tolerance=exact)
-    assert "reference" in refusals(found(long))
+    assert "reference" in refusals(findings_of(long))
     assert_admitted(problem("return x.cumsum(-1)", cols=4096))
 
 
 def test_a_reference_that_answers_twice_in_two_ways_is_refused() -> None:
     """Randomness of its own, which no kernel can match."""
-    said = refusals(found(problem("return torch.nn.functional.dropout(x)")))
-    assert "take randomness and state out of it" in said["repeatable"]
+    reasons = refusals(findings_of(problem("return torch.nn.functional.dropout(x)")))
+    assert "take randomness and state out of it" in reasons["repeatable"]
 
 
 @pytest.mark.parametrize(
-    ("reference", "said"),
+    ("reference", "reason"),
     [
         ("raise KeyError('nothing')", "raised KeyError: 'nothing'; fix the reference"),
         ("return x[0]", "the problem declares torch.float32 (4, 64)"),
@@ -219,15 +219,15 @@ def test_a_reference_that_answers_twice_in_two_ways_is_refused() -> None:
         ("import nowhere", "nowhere"),
     ],
 )
-def test_a_reference_that_does_not_run_is_refused(reference: str, said: str) -> None:
-    assert said in refusals(found(problem(reference)))["runs"]
+def test_a_reference_that_does_not_run_is_refused(reference: str, reason: str) -> None:
+    assert reason in refusals(findings_of(problem(reference)))["runs"]
 
 
 def test_the_same_problem_is_found_the_same_again() -> None:
     """No luck from run to run; another problem has other draws."""
     spec = problem("return x + 1e-3 * torch.tanh(x)", tolerance=wire.Tolerance(atol=2e-3, rtol=0.0, budget_factor=None))
-    assert found(spec) == found(spec)
-    tasks = [Task(spec=one, reference=lambda given: given) for one in (spec, dataclasses.replace(spec, digest="another"))]
+    assert findings_of(spec) == findings_of(spec)
+    tasks = [Task(spec=spec_of_task, reference=lambda value: value) for spec_of_task in (spec, dataclasses.replace(spec, digest="another"))]
     keys = {AdmissionCase.draw(task, spec.workloads[0], index, EmulatedDevice()).key for task in tasks for index in range(2)}
     assert len(keys) == 4
 
@@ -247,22 +247,22 @@ def test_an_absurd_size_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
         return usual(spec, workload, *rest)
 
     monkeypatch.setattr(case, "of_workload", of_workload)
-    findings = found(dataclasses.replace(spec, workloads=(huge,)))
-    assert drawn == [] and found(spec) != [] and "only" in drawn
+    findings = findings_of(dataclasses.replace(spec, workloads=(huge,)))
+    assert drawn == [] and findings_of(spec) != [] and "only" in drawn
     assert outcome(findings, "fits") == [UNKNOWN, UNKNOWN] and "no workload could be checked" in findings[-1].message
     assert "of the " in findings[0].message and "GB that are free" in findings[0].message
     assert_admitted(dataclasses.replace(spec, workloads=(huge, *spec.workloads)))
 
 
 def test_a_reference_that_takes_all_memory_on_the_way_is_not_tried_further() -> None:
-    findings = found(problem("return x * torch.empty(10 ** 13, dtype=torch.uint8).sum()"))
+    findings = findings_of(problem("return x * torch.empty(10 ** 13, dtype=torch.uint8).sum()"))
     assert outcome(findings, "fits") == [UNKNOWN, UNKNOWN] and "not enough memory" in findings[0].message
 
 
 def test_no_time_is_no_admission() -> None:
     """A workload that was not checked says nothing for a problem, and nothing against it."""
-    findings = found(problem("return x * 2"), budget_s=0.0)
-    assert [(one.check, one.outcome) for one in findings[-2:]] == [("time", UNKNOWN), ("fits", UNKNOWN)]
+    findings = findings_of(problem("return x * 2"), budget_s=0.0)
+    assert [(finding.check, finding.outcome) for finding in findings[-2:]] == [("time", UNKNOWN), ("fits", UNKNOWN)]
     assert Admission(problem_id="p", digest="d", findings=tuple(findings)).outcome is AdmissionOutcome.UNCHECKED
 
 
@@ -280,33 +280,33 @@ def test_a_check_stops_between_two_wrong_answers_when_its_time_is_over() -> None
     calls = 0
     # The first draw and the controls make three calls and take no time, so that the guess is that there is enough of it.
     cut = list(examine(task, EmulatedDevice(), 100.0, clock=lambda: 0.0 if calls < 6 else 101.0))
-    (stopped,) = [one for one in cut if one.check == "time"]
+    (stopped,) = [finding for finding in cut if finding.check == "time"]
     assert "not checked to the end: the time is over" in stopped.message and stopped.outcome is UNKNOWN
-    assert [one.check for one in cut[: cut.index(stopped)]] == [one.check for one in whole][: cut.index(stopped)] != []
+    assert [finding.check for finding in cut[: cut.index(stopped)]] == [finding.check for finding in whole][: cut.index(stopped)] != []
 
 
 def test_what_holds_at_one_size_only_is_not_held_against_the_problem() -> None:
     """A softmax of one column is one, whatever goes in; at the other size it is not."""
     spec = problem(SOFTMAX, UNEVEN, tolerance=wire.Tolerance(atol=1e-37, rtol=1e-3, budget_floor=1e-7))
-    one = wire.Workload(workload_id="one", axes={"rows": 7, "cols": 1})
-    assert set(refusals(found(dataclasses.replace(spec, workloads=(one,))))) == {"seed", "input x"}
-    both = found(dataclasses.replace(spec, workloads=(*spec.workloads, one)))
+    narrow = wire.Workload(workload_id="one", axes={"rows": 7, "cols": 1})
+    assert set(refusals(findings_of(dataclasses.replace(spec, workloads=(narrow,))))) == {"seed", "input x"}
+    both = findings_of(dataclasses.replace(spec, workloads=(*spec.workloads, narrow)))
     assert refusals(both) == {} and outcome(both, "seed") == [UNKNOWN, PASSED]
 
 
 def test_an_empty_workload_says_nothing() -> None:
     spec = problem("return x * 2")
     empty = wire.Workload(workload_id="empty", axes={"rows": 0, "cols": 64})
-    findings = found(dataclasses.replace(spec, workloads=(empty, *spec.workloads)))
-    assert refusals(findings) == {} and {one.outcome for one in findings if one.workload_id == "empty" and one.check == "zeros"} == {
-        UNKNOWN
-    }
+    findings = findings_of(dataclasses.replace(spec, workloads=(empty, *spec.workloads)))
+    assert refusals(findings) == {} and {
+        finding.outcome for finding in findings if finding.workload_id == "empty" and finding.check == "zeros"
+    } == {UNKNOWN}
 
 
 def test_a_constant_of_the_problem_need_not_change() -> None:
     """An epsilon that is always the same can't be another."""
     eps = wire.TensorSpec(name="eps", dtype="float32", shape=(), distribution=wire.Distribution(kind="constant", high=0.5))
-    findings = found(problem("return x + eps", X, eps))
+    findings = findings_of(problem("return x + eps", X, eps))
     assert refusals(findings) == {} and outcome(findings, "input eps") == []
 
 
@@ -321,7 +321,7 @@ def test_an_input_that_is_only_written_to_may_hold_anything() -> None:
 # -- formats with a rule of their own ----------------------------------------------------------------------------------------
 
 
-def _own(share: float):
+def _lenient(share: float):
     """A rule by which a share of the elements has to be right to a hundredth."""
 
     def compare(workload, inputs, outputs, expected, unwritten) -> list[Comparison]:
@@ -345,7 +345,7 @@ def _own(share: float):
 
 def own_task(share: float) -> Task:
     spec = problem("", rows=64)
-    return Task(spec=spec, reference=lambda inputs: [inputs[0] * 3], draw=lambda workload, key: [_draw(key)], compare=_own(share))
+    return Task(spec=spec, reference=lambda inputs: [inputs[0] * 3], draw=lambda workload, key: [_draw(key)], compare=_lenient(share))
 
 
 def _draw(key: str) -> torch.Tensor:
@@ -354,9 +354,9 @@ def _draw(key: str) -> torch.Tensor:
 
 def test_a_format_s_own_rule_decides() -> None:
     """Where it takes everything the problem is refused; single elements it may let through."""
-    every, most, none = (list(examine(own_task(share), EmulatedDevice(), 600.0)) for share in (1.0, 0.99, 0.0))
+    every, nearly_every, none = (list(examine(own_task(share), EmulatedDevice(), 600.0)) for share in (1.0, 0.99, 0.0))
     assert refusals(every) == {} and outcome(every, "one element") == [PASSED]
-    assert refusals(most) == {} and outcome(most, "one element") == [WARNING]
+    assert refusals(nearly_every) == {} and outcome(nearly_every, "one element") == [WARNING]
     assert {"zeros", "seed", "nan", "input x"} <= set(refusals(none))
 
 
@@ -368,7 +368,7 @@ TWO_SIZES = tuple(wire.Workload(workload_id=f"{rows}x{cols}", axes={"rows": rows
 
 def failed(reference: str, *inputs: wire.TensorSpec) -> set[str]:
     """The checks that fail at two sizes."""
-    return set(refusals(found(problem(f"return {reference}", *inputs, workloads=TWO_SIZES))))
+    return set(refusals(findings_of(problem(f"return {reference}", *inputs, workloads=TWO_SIZES))))
 
 
 @pytest.mark.parametrize(
@@ -431,9 +431,9 @@ def checked(
     parameters = ", ".join("xyz"[: len(inputs)])
     path.write_text(MODEL.format(parameters=parameters, answer=answer, inputs=", ".join(inputs)))
     problem = kernelbench.load(path, adjustments=adjustments)
-    found = [one for one in admit(problem.spec, EmulatedDevice(), 600.0) if isinstance(one, wire.Finding)]
-    outcome = Admission(problem_id="p", digest="d", findings=tuple(found)).outcome
-    return outcome, {kind.value: {one.check for one in found if one.outcome is kind} for kind in wire.FindingOutcome}
+    reported = [fact for fact in admit(problem.spec, EmulatedDevice(), 600.0) if isinstance(fact, wire.Finding)]
+    outcome = Admission(problem_id="p", digest="d", findings=tuple(reported)).outcome
+    return outcome, {kind.value: {finding.check for finding in reported if finding.outcome is kind} for kind in wire.FindingOutcome}
 
 
 @pytest.mark.parametrize(
@@ -453,33 +453,33 @@ def checked(
 )
 def test_what_could_pass_is_a_warning_unless_it_needs_no_input(tmp_path: Path, answer, inputs, warning: str, failed: set[str]) -> None:
     """Or the reference fails."""
-    outcome, found = checked(tmp_path, answer, *inputs)
+    outcome, checks = checked(tmp_path, answer, *inputs)
     expected = AdmissionOutcome.REFUSED if failed else AdmissionOutcome.WARNED if warning else AdmissionOutcome.ADMITTED
-    assert outcome is expected and found["failed"] == failed
-    assert warning in found["warning"] if warning else failed or not found["warning"]
+    assert outcome is expected and checks["failed"] == failed
+    assert warning in checks["warning"] if warning else failed or not checks["warning"]
 
 
 def test_lower_precision_that_is_allowed_is_not_asked_to_be_rejected(tmp_path: Path) -> None:
     """It is reported, and no warning; at the same tolerance without that it is one. Zeros are rejected by both."""
     for allowed, kind in ((True, "unknown"), (False, "warning")):
         rule = Adjustments(tolerance=1e-2, allow_lower_precision=allowed)
-        outcome, found = checked(tmp_path, "x @ y", NORMAL, NORMAL, adjustments=rule)
-        assert "half precision" in found[kind] and "zeros" in found["passed"] and not found["failed"]
+        outcome, checks = checked(tmp_path, "x @ y", NORMAL, NORMAL, adjustments=rule)
+        assert "half precision" in checks[kind] and "zeros" in checks["passed"] and not checks["failed"]
         assert outcome is (AdmissionOutcome.ADMITTED if allowed else AdmissionOutcome.WARNED)
 
 
 # -- weights and arguments of KernelBench files ---------------------------------------------------------------------------------
 
 
-def made(directory: Path, init: str, answer: str) -> wire.ProblemSpec:
+def model_problem(directory: Path, init: str, answer: str) -> wire.ProblemSpec:
     return spec_of(directory, model(f"return {answer}", init), INPUT, NONE)
 
 
 def verdicts(spec: wire.ProblemSpec) -> dict[str, str]:
     """The outcomes of the checks of weights; of a check that has several, the last."""
-    results = [one for one in admit(spec, EmulatedDevice(), 600.0) if isinstance(one, wire.Finding)]
-    assert all(CHECK_NAME.fullmatch(one.check) for one in results)  # or the host takes none of them
-    return {one.check: one.outcome.value for one in results if one.check.startswith("weight")}
+    results = [fact for fact in admit(spec, EmulatedDevice(), 600.0) if isinstance(fact, wire.Finding)]
+    assert all(CHECK_NAME.fullmatch(finding.check) for finding in results)  # or the host takes none of them
+    return {finding.check: finding.outcome.value for finding in results if finding.check.startswith("weight")}
 
 
 def test_admission_tries_kernels_that_ignore_a_weight(tmp_path: Path) -> None:
@@ -491,15 +491,15 @@ def test_admission_tries_kernels_that_ignore_a_weight(tmp_path: Path) -> None:
         "weight ln_bias": "warning",
     }
     training = "self.bn = nn.BatchNorm1d(12)"
-    assert verdicts(made(tmp_path, training, "self.bn(x)")) == {"weight bn_weight": "passed", "weight bn_bias": "passed"}
+    assert verdicts(model_problem(tmp_path, training, "self.bn(x)")) == {"weight bn_weight": "passed", "weight bn_bias": "passed"}
     evaluated = f"{training}.eval()"
-    assert set(verdicts(made(tmp_path, evaluated, "self.bn(x)"))) >= {"weight bn_running_mean", "weight bn_running_var"}
-    assert verdicts(made(tmp_path, 'self.register_buffer("b", torch.ones(12))', "x * self.b")) == {"weight b": "warning"}
+    assert set(verdicts(model_problem(tmp_path, evaluated, "self.bn(x)"))) >= {"weight bn_running_mean", "weight bn_running_var"}
+    assert verdicts(model_problem(tmp_path, 'self.register_buffer("b", torch.ones(12))', "x * self.b")) == {"weight b": "warning"}
     faint = "self.p = nn.Parameter(torch.zeros(12))"
-    assert verdicts(made(tmp_path, faint, "x + 1e-6 * self.p")) == {"weight p": "warning"}
+    assert verdicts(model_problem(tmp_path, faint, "x + 1e-6 * self.p")) == {"weight p": "warning"}
     odd = 'self.of = nn.ParameterDict({"a b\u00e9" * 40: torch.ones(12)})'
-    assert list(verdicts(made(tmp_path, odd, "x * next(self.parameters())")).values()) == ["passed"]
-    assert verdicts(made(tmp_path, 'self.register_buffer("half", torch.tensor(0.5))', "x * self.half")) == {}
+    assert list(verdicts(model_problem(tmp_path, odd, "x * next(self.parameters())")).values()) == ["passed"]
+    assert verdicts(model_problem(tmp_path, 'self.register_buffer("half", torch.tensor(0.5))', "x * self.half")) == {}
     assert verdicts(spec_of_number(tmp_path, "7")) == {"weight a": "warning", "weight b": "passed"}
 
 
@@ -514,7 +514,7 @@ def test_arguments_are_learned_where_there_is_no_memory_to_judge(tmp_path: Path)
 
 def test_a_description_with_strides_that_are_none_is_not_believed(tmp_path: Path) -> None:
     """Too few, negative, or of a tensor that there is not."""
-    description = describe(test_strides.made(tmp_path, test_strides.TURNED), "cpu")
+    description = describe(test_strides.strided_spec(tmp_path, test_strides.TURNED), "cpu")
     assert description is not None and is_sane(description)
     for wrong in ({"x": (1,)}, {"x": (-1, 80)}, {"y": (1, 80)}):
         assert not is_sane(dataclasses.replace(description, strides=wrong))
@@ -529,11 +529,11 @@ def test_a_description_with_strides_that_are_none_is_not_believed(tmp_path: Path
 def test_the_examples_are_admitted(name: str) -> None:
     """At every workload that a small host checks in a few seconds."""
     spec = native.load(EXAMPLES / name).spec
-    small = tuple(one for one in spec.workloads if working_bytes(spec, one) < SMALL_BYTES)
+    small = tuple(workload for workload in spec.workloads if working_bytes(spec, workload) < SMALL_BYTES)
     assert len(small) >= 3
-    findings = found(dataclasses.replace(spec, workloads=small))
+    findings = findings_of(dataclasses.replace(spec, workloads=small))
     assert refusals(findings) == {}
-    assert {one.workload_id for one in findings if one.check == "zeros"} == {one.workload_id for one in small}
+    assert {finding.workload_id for finding in findings if finding.check == "zeros"} == {workload.workload_id for workload in small}
 
 
 def test_admission_judges_few_elements_as_a_trial_does() -> None:

@@ -57,27 +57,27 @@ def test_a_check_may_name_an_input_in_capitals(spec):
 )
 def test_what_is_no_report_of_this_problem_ends_the_report(spec, wrong):
     """As a finding that refuses the problem."""
-    found = reported(spec, finding(), wrong, FINISHED)
-    assert found[0] == finding() and [one.outcome for one in found[1:]] == [FAILED]
+    findings = reported(spec, finding(), wrong, FINISHED)
+    assert findings[0] == finding() and [entry.outcome for entry in findings[1:]] == [FAILED]
 
 
 def test_what_is_no_message_ends_the_report(spec):
     """Such as binary, a line that is nested without end, or nothing."""
     for raw in (b"\x00\xff\n", b"[" * 100_000 + b"\n", b"", b'{"type": "Finding"}\n'):
-        assert [one.check for one in reported(spec, FINISHED, raw=raw)] == ([] if raw == b"" else ["ends"])
-    assert [one.check for one in reported(spec)] == ["ends"]
+        assert [entry.check for entry in reported(spec, FINISHED, raw=raw)] == ([] if raw == b"" else ["ends"])
+    assert [entry.check for entry in reported(spec)] == ["ends"]
 
 
 def test_messages_are_bounded_and_shown_harmlessly(spec):
     """Control characters become escapes; the control is that they were in the message."""
     message = "\x1b]0;title\x07\u202e" + "x" * 100_000
-    (found,) = reported(spec, finding(message=message), FINISHED)
-    assert "\x1b" in message and "\x1b" not in found.message and "\u202e" not in found.message and len(found.message) < 2100
+    (report,) = reported(spec, finding(message=message), FINISHED)
+    assert "\x1b" in message and "\x1b" not in report.message and "\u202e" not in report.message and len(report.message) < 2100
     with pytest.raises(JudgeBroken) as broken:
         reported(spec, wire.Broken(job_id="check", message=message))
     assert "\x1b" not in str(broken.value) and len(str(broken.value)) < 2100
-    (found,) = reported(spec, code=1, output=b"\x1b[31mno torch here")
-    assert "\x1b" not in found.message and "no torch here" in found.message
+    (report,) = reported(spec, code=1, output=b"\x1b[31mno torch here")
+    assert "\x1b" not in report.message and "no torch here" in report.message
 
 
 def test_findings_without_number_are_bounded(spec):
@@ -85,7 +85,7 @@ def test_findings_without_number_are_bounded(spec):
     content = b"".join(map(wire.encode, [*[finding()] * 21, FINISHED]))
     report = CheckReport(content=content, ended=BoxExit(cause=BoxCause.EXITED, exit_code=0))
     assert len(admission.reported(report, spec, 30.0, limit=21)) == 21
-    assert [one.outcome for one in admission.reported(report, spec, 30.0, limit=20)][20:] == [FAILED]
+    assert [entry.outcome for entry in admission.reported(report, spec, 30.0, limit=20)][20:] == [FAILED]
 
 
 @pytest.mark.parametrize(
@@ -97,24 +97,24 @@ def test_findings_without_number_are_bounded(spec):
     ],
 )
 def test_a_limit_is_named(spec, cause, text):
-    (found,) = reported(spec, cause=cause)
-    assert text in found.message and found.outcome is FAILED
+    (report,) = reported(spec, cause=cause)
+    assert text in report.message and report.outcome is FAILED
 
 
 @pytest.mark.parametrize(
-    ("ending", "check", "said"),
+    ("ending", "check", "reason"),
     [
         ({"cause": BoxCause.MEMORY_LIMIT}, "fits", "the reference takes more memory than the box has"),
         ({"cause": BoxCause.WALL_LIMIT}, "time", "it was not done within 30 s"),
         ({"cause": BoxCause.SIGNALLED, "code": None, "number": signal.SIGALRM}, "time", "it was not done within 30 s"),
     ],
 )
-def test_too_little_memory_or_time_refuses_nothing_and_admits_nothing(spec, ending, check, said):
+def test_too_little_memory_or_time_refuses_nothing_and_admits_nothing(spec, ending, check, reason):
     """What was found before is kept; the workload that it was of may not have been checked to its end. Another signal is the control."""
     workload = spec.workloads[0].workload_id
     (first, last) = reported(spec, finding(workload_id=workload), **ending)
     assert first == finding(workload_id=workload)
-    assert (last.check, last.workload_id, last.outcome) == (check, workload, UNKNOWN) and said in last.message
+    assert (last.check, last.workload_id, last.outcome) == (check, workload, UNKNOWN) and reason in last.message
     assert admission_of(first, last).outcome is AdmissionOutcome.UNCHECKED
     assert admission_of(first, last, finding(workload_id="another")).outcome is AdmissionOutcome.ADMITTED
     assert reported(spec, cause=BoxCause.SIGNALLED, code=None, number=signal.SIGSEGV)[0].outcome is FAILED
@@ -128,7 +128,7 @@ def test_warnings_are_no_refusal():
     """A refusal is one, whatever else was found; and without anything that passed nothing was checked."""
     passed, warned = finding(workload_id="w"), dataclasses.replace(finding("half precision"), outcome=wire.FindingOutcome.WARNING)
     refused = dataclasses.replace(finding("seed"), outcome=FAILED)
-    assert [admission_of(*found).outcome for found in ((passed,), (passed, warned), (passed, warned, refused), (warned,))] == [
+    assert [admission_of(*findings).outcome for findings in ((passed,), (passed, warned), (passed, warned, refused), (warned,))] == [
         AdmissionOutcome.ADMITTED,
         AdmissionOutcome.WARNED,
         AdmissionOutcome.REFUSED,
@@ -147,8 +147,8 @@ def test_the_tensors_of_workloads_are_copied_into_the_box(spec, tmp_path):
     staged = staged_problem(dataclasses.replace(spec, workloads=workloads), tmp_path / "box")
     assert [path.read_bytes() for path in (tmp_path / "box").iterdir()] == [b"234"]
     for workload in staged.workloads:
-        made = json.loads(workload.arguments)["inputs"]
-        assert made == {"x": {**stored, "path": "/grader/src/data-0", "begin": 0, "end": 3}, "y": {"type": "random"}}
+        inputs = json.loads(workload.arguments)["inputs"]
+        assert inputs == {"x": {**stored, "path": "/grader/src/data-0", "begin": 0, "end": 3}, "y": {"type": "random"}}
     huge = json.dumps({"inputs": {"x": {**stored, "end": 1 << 40}}})
     with pytest.raises(JudgeBroken, match="its safetensors have over"):
         staged_problem(dataclasses.replace(spec, workloads=(dataclasses.replace(workloads[0], arguments=huge),)), tmp_path / "box")
@@ -168,8 +168,8 @@ def test_auto_never_takes_what_keeps_nothing_in():
     """`process` is no choice, and the help names the three that are."""
     assert safe_isolations() == ["docker", "bubblewrap"]
     for command in ("check", "import"):
-        done = CliRunner().invoke(app, ["problems", command, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
-        assert "--trusted" in done.stdout and "auto|docker|bubblewrap" in done.stdout
+        result = CliRunner().invoke(app, ["problems", command, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
+        assert "--trusted" in result.stdout and "auto|docker|bubblewrap" in result.stdout
     refused = CliRunner().invoke(app, ["problems", "check", "x", "--sandbox", "process"])
     assert refused.exit_code == 2
 

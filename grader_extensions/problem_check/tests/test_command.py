@@ -52,17 +52,17 @@ def load(root: Path, body: str) -> Problem:
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "texts"),
     [
         (MEAN, 0, ("admitted", "zeros", "4x64")),
         (CONSTANT, 1, ("FAILED", "refused (", "a kernel that remembers the answer to other inputs", "change what is asked for")),
     ],
 )
-def test_a_problem_that_tells_right_from_wrong_is_admitted(cli: Cli, tmp_path: Path, body: str, code: int, said: tuple[str, ...]) -> None:
+def test_a_problem_that_tells_right_from_wrong_is_admitted(cli: Cli, tmp_path: Path, body: str, code: int, texts: tuple[str, ...]) -> None:
     """With a row for each thing that was tried; of another what could pass, and what to do."""
     ended = cli("problems", "check", write(tmp_path, body))
     assert ended.code == code, ended.stderr
-    assert all(text in ended.stdout for text in said) and ("FAILED" in ended.stdout) is (code == 1)
+    assert all(text in ended.stdout for text in texts) and ("FAILED" in ended.stdout) is (code == 1)
 
 
 def test_a_directory_of_problems_is_checked_whole_as_json(cli: Cli, tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_a_directory_of_problems_is_checked_whole_as_json(cli: Cli, tmp_path: Pa
     write(tmp_path / "all", CONSTANT, "bad")
     ended = cli("problems", "check", tmp_path / "all", "--json")
     assert ended.code == 1 and ended.json["admitted"] is False
-    found = {one["problem_id"]: one for one in ended.json["problems"]}
-    assert (found["good"]["admitted"], found["bad"]["admitted"]) == (True, False)
-    failed = {one["check"] for one in found["bad"]["findings"] if one["outcome"] == "failed"}
-    assert "seed" in failed and all(one["message"] for one in found["bad"]["findings"] if one["outcome"] != "passed")
+    problems = {problem["problem_id"]: problem for problem in ended.json["problems"]}
+    assert (problems["good"]["admitted"], problems["bad"]["admitted"]) == (True, False)
+    failed = {finding["check"] for finding in problems["bad"]["findings"] if finding["outcome"] == "failed"}
+    assert "seed" in failed and all(finding["message"] for finding in problems["bad"]["findings"] if finding["outcome"] != "passed")
 
 
 def test_trusted_runs_the_reference_without_a_box(cli: Cli, tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_trusted_runs_the_reference_without_a_box(cli: Cli, tmp_path: Path) -> N
 @pytest.mark.parametrize("body", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
 async def test_a_reference_that_ends_the_process_is_refused(tmp_path: Path, body: str) -> None:
     """Silence is no admission."""
-    found = await admission.check(load(tmp_path, body))
-    assert not found.admitted and "the process that ran the reference ended" in found.refusals[-1].message
+    checked = await admission.check(load(tmp_path, body))
+    assert not checked.admitted and "the process that ran the reference ended" in checked.refusals[-1].message
 
 
 async def test_a_thread_that_a_reference_leaves_keeps_nobody_waiting(tmp_path: Path) -> None:
@@ -105,11 +105,11 @@ async def test_a_reference_that_never_returns_is_not_admitted(tmp_path: Path, bo
     """Its process ends itself soon after the budget, in Python or in C; nothing was found for the problem or against it."""
     mark = tmp_path / "pid"
     problem = load(tmp_path, f"open({str(mark)!r}, 'w').write(str(os.getpid())); {body}")
-    told: list[str] = []
-    found = await admission.check(problem, budget_s=1.0, patience_s=600.0, notice_s=0.2, waiting=told.append)
-    assert found.outcome is admission.AdmissionOutcome.UNCHECKED and not found.refusals
-    assert found.left_out[-1].check == "time" and "it was not done within 1 s" in found.left_out[-1].message
-    assert told and all(line.startswith("still checking 'mean': ") and line.endswith(" s of at most 601 s") for line in told)
+    notices: list[str] = []
+    checked = await admission.check(problem, budget_s=1.0, patience_s=600.0, notice_s=0.2, waiting=notices.append)
+    assert checked.outcome is admission.AdmissionOutcome.UNCHECKED and not checked.refusals
+    assert checked.left_out[-1].check == "time" and "it was not done within 1 s" in checked.left_out[-1].message
+    assert notices and all(line.startswith("still checking 'mean': ") and line.endswith(" s of at most 601 s") for line in notices)
     assert not mark.exists() or not Path(f"/proc/{mark.read_text()}").exists()  # a busy machine may not come as far as the reference
 
 

@@ -76,17 +76,17 @@ def hostile(tmp_path, attack, template=ATTEMPT):
     return native.load(directory)
 
 
-async def said(problem, box, **options):
+async def messages_of(problem, box, **options):
     """Return all that was found, as one text."""
-    found = await admission.check(problem, box=box, **options)
-    assert not found.admitted
-    return " ".join(one.message for one in found.findings)
+    checked = await admission.check(problem, box=box, **options)
+    assert not checked.admitted
+    return " ".join(finding.message for finding in checked.findings)
 
 
 async def denied_in_box_only(problem, box):
-    boxed = await said(problem, box)
+    boxed = await messages_of(problem, box)
     assert DENIED in boxed and THROUGH not in boxed
-    assert THROUGH in await said(problem, None)
+    assert THROUGH in await messages_of(problem, None)
 
 
 async def test_it_reads_no_file_of_the_operator(make_box, tmp_path):
@@ -113,8 +113,8 @@ async def test_it_writes_nothing_outside(make_box, tmp_path):
         Path(directory).chmod(0o777)
         mark = Path(directory, "mark")
         problem = hostile(tmp_path, f"return open({str(mark)!r}, 'w').write('x')")
-        assert DENIED in await said(problem, make_box()) and not mark.exists()
-        assert THROUGH in await said(problem, None) and mark.exists()
+        assert DENIED in await messages_of(problem, make_box()) and not mark.exists()
+        assert THROUGH in await messages_of(problem, None) and mark.exists()
 
 
 async def test_it_reaches_no_network(make_box, tmp_path):
@@ -166,17 +166,17 @@ async def test_its_memory_is_bounded(make_box, tmp_path):
     return "memory"
     """
     problem = hostile(tmp_path, attack)
-    boxed = await said(problem, make_box(memory_bytes=1 << 30))
+    boxed = await messages_of(problem, make_box(memory_bytes=1 << 30))
     assert THROUGH not in boxed and ("more memory than the box has" in boxed or "ended with" in boxed)
-    assert THROUGH in await said(problem, None)
+    assert THROUGH in await messages_of(problem, None)
 
 
 async def test_its_output_is_bounded(make_box, tmp_path):
     """Endless output ends the box; without it, it only ends with the check's time."""
     template = "import os\n\ndef reference(x):\n    while True:\n        os.write(2, b'x' * 65536)\n"
     problem = hostile(tmp_path, "", template)
-    assert "prints without end" in await said(problem, make_box())
-    assert "it was not done within 1 s" in await said(problem, None, budget_s=1.0)
+    assert "prints without end" in await messages_of(problem, make_box())
+    assert "it was not done within 1 s" in await messages_of(problem, None, budget_s=1.0)
 
 
 FORGED = """
@@ -200,8 +200,8 @@ async def test_it_may_lie_about_itself_and_no_more(make_box, tmp_path):
     problem = hostile(tmp_path, "", FORGED.replace("{workload}", "n8"))
     boxed, trusted = await admission.check(problem, box=make_box()), await admission.check(problem)
     for checked in (boxed, trusted):
-        assert checked.admitted and [one.check for one in checked.findings] == ["zeros"]
-        assert [one.message for one in checked.findings] == [r"\x1b]0;owned\x07"]
+        assert checked.admitted and [finding.check for finding in checked.findings] == ["zeros"]
+        assert [finding.message for finding in checked.findings] == [r"\x1b]0;owned\x07"]
 
 
 async def test_it_does_not_report_on_another_problem(make_box, tmp_path):
@@ -220,8 +220,8 @@ def reference(x):
     os.symlink("/etc/passwd", "/grader/out/findings")
     os._exit(0)
 """
-    found = await admission.check(hostile(tmp_path, "", template), box=make_box())
-    assert not found.admitted and [one.check for one in found.findings] == ["ends"] and "root" not in found.findings[0].message
+    report = await admission.check(hostile(tmp_path, "", template), box=make_box())
+    assert not report.admitted and [finding.check for finding in report.findings] == ["ends"] and "root" not in report.findings[0].message
 
 
 def boxes_of(environment, name):
@@ -229,7 +229,7 @@ def boxes_of(environment, name):
     directory = Path(environment["TMPDIR"], f"grader-check-{os.geteuid()}")
     state_id = f"check{hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]}"
     if name == "docker":
-        return [one.id for one in docker.from_env().containers.list(all=True, filters={"label": f"{STATE_LABEL}={state_id}"})]
+        return [container.id for container in docker.from_env().containers.list(all=True, filters={"label": f"{STATE_LABEL}={state_id}"})]
     return list(processes.strangers(BoxSettings(state_id=state_id, runtime_dir=directory)))
 
 
@@ -261,8 +261,8 @@ async def test_an_honest_problem_is_admitted_in_the_box(make_box, tmp_path):
     """And found the same as without: the control of all refusals here."""
     problem = hostile(tmp_path, "", "def reference(x):\n    print('noise')\n    return x * 2 + 1\n")
     boxed, trusted = await admission.check(problem, box=make_box()), await admission.check(problem)
-    assert boxed.admitted and trusted.admitted and {one.check for one in boxed.findings} == {one.check for one in trusted.findings}
-    assert all(one.outcome is not FAILED for one in boxed.findings)
+    assert trusted.admitted and {finding.check for finding in boxed.findings} == {finding.check for finding in trusted.findings}
+    assert boxed.admitted and all(finding.outcome is not FAILED for finding in boxed.findings)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in SAFE])

@@ -32,12 +32,12 @@ def test_what_can_not_be_checked_is_kept_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "1_huge.py").write_text(GOOD.format(size=10**6))
     (tmp_path / "2_idle.py").write_text(GOOD.format(size=16))
     huge = run("import", tmp_path / "1_huge.py", *state)
-    (kept,) = json.loads(huge.stdout)["imported"]
-    (warning,) = kept["warnings"]
+    (entry,) = json.loads(huge.stdout)["imported"]
+    (warning,) = entry["warnings"]
     assert huge.exit_code == 0 and warning.startswith("not checked: ") and "its constants: size = 1000000" in warning
     idle = run("import", tmp_path / "2_idle.py", *state)
-    (kept,) = json.loads(idle.stdout)["imported"]
-    assert idle.exit_code == 0 and kept["warnings"] == ["a wrong kernel could pass (half precision, idle relu)"]
+    (entry,) = json.loads(idle.stdout)["imported"]
+    assert idle.exit_code == 0 and entry["warnings"] == ["a wrong kernel could pass (half precision, idle relu)"]
 
 
 def test_the_arguments_of_a_level_are_learned(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_the_arguments_of_a_level_are_learned(tmp_path: Path) -> None:
     for option in ((), ("--no-check",)):
         state = tmp_path / f"state{len(option)}"
         assert run("import", level, *option, "--state-dir", state).exit_code == 0
-        known = Problems.load([], state / "problems").all()
-        signatures[option] = {one.problem_id: messages.problem_to_proto(one).cuda_signature for one in known}
+        problems = Problems.load([], state / "problems").all()
+        signatures[option] = {problem.problem_id: messages.problem_to_proto(problem).cuda_signature for problem in problems}
     assert not any(signatures["--no-check",].values())
     assert {name for name, text in signatures[()].items() if not text} == {"kb_2_ends"}
     assert signatures[()]["kb_5_scaled_product"].startswith('extern "C" void solve(const float* x, double factor, const float* shift, ')

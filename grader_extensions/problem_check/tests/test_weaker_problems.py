@@ -46,22 +46,22 @@ REFUSED_EARLIER_BY = {
 
 def findings(path: Path) -> list[wire.Finding]:
     """What admission finds."""
-    found = admit(problem_at(path).spec, EmulatedDevice(), 60.0, time.process_time)
-    return [one for one in found if isinstance(one, wire.Finding)]
+    facts = admit(problem_at(path).spec, EmulatedDevice(), 60.0, time.process_time)
+    return [fact for fact in facts if isinstance(fact, wire.Finding)]
 
 
-def of_outcome(found: list[wire.Finding], outcome: wire.FindingOutcome) -> set[str]:
+def of_outcome(reported: list[wire.Finding], outcome: wire.FindingOutcome) -> set[str]:
     """The checks that ended so."""
-    return {one.check for one in found if one.outcome is outcome}
+    return {finding.check for finding in reported if finding.outcome is outcome}
 
 
 def whole_findings(path: Path) -> dict[str, wire.FindingOutcome]:
     """What admission finds of a problem as a whole, at the workloads that are small."""
     spec = native.load(path).spec
-    small = tuple(one for one in spec.workloads if working_bytes(spec, one) < SMALL_BYTES or one.device_kind == "cuda")
+    small = tuple(workload for workload in spec.workloads if working_bytes(spec, workload) < SMALL_BYTES or workload.device_kind == "cuda")
     # By the time that this process computes: on a busy machine a check would stop before its end.
-    found = admit(replace(spec, workloads=small), EmulatedDevice(), 15.0, time.process_time)
-    return {one.check: one.outcome for one in found if one.workload_id == "" and one.outcome is not wire.FindingOutcome.PASSED}
+    facts = admit(replace(spec, workloads=small), EmulatedDevice(), 15.0, time.process_time)
+    return {fact.check: fact.outcome for fact in facts if fact.workload_id == "" and fact.outcome is not wire.FindingOutcome.PASSED}
 
 
 @pytest.mark.parametrize("name", meaning.WEAKENED)

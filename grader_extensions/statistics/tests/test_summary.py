@@ -44,9 +44,9 @@ async def server(serve, place):
     for name in PROBLEMS:
         fakes.write_problem(place / "problems", name)
     async with serve(fakes.FakeGrade()) as client:
-        made = [await client.submit(message) for message in samples()]
-        assert len(made) == 50
-        await client.cancel(made[HUNG].name)
+        submissions = [await client.submit(message) for message in samples()]
+        assert len(submissions) == 50
+        await client.cancel(submissions[HUNG].name)
         for tag in (RUN, BASE):
             async for _ in client.watch_many(tag=tag):
                 pass
@@ -92,7 +92,7 @@ async def test_a_comparison_is_by_problem(figures):
     """p7 of the other run is a failure of the grader, which is no loss; p0 and p1, p6 are right in one of the two; p2 and p5 are equal."""
     data = await figures(against=BASE)
     comparison = data["comparison"]
-    assert [one["tag"] for one in data["sets"]] == [RUN, BASE] and data["sets"][1]["pass_at_k"].keys() == {"1"}
+    assert [entry["tag"] for entry in data["sets"]] == [RUN, BASE] and data["sets"][1]["pass_at_k"].keys() == {"1"}
     expected = {"problems": 7, "problems_of_one_only": 1, "wins": 3, "ties": 2, "losses": 2, "wins_by_verdict": 2, "losses_by_verdict": 1}
     assert {name: comparison[name] for name in expected} == expected
     assert comparison["sign_test_p"] == 1.0 and comparison["wilcoxon_p"] == 1.0
@@ -150,16 +150,16 @@ async def test_modes_devices_and_users_are_not_mixed(client, monkeypatch):
 
     rows = []
     monkeypatch.setattr(summary, "row", lambda number, _: rows[number])
-    monkeypatch.setattr(summary, "tagged", lambda *_, **__: _each(range(len(rows))))
+    monkeypatch.setattr(summary, "tagged", lambda *_, **__: _iterate(range(len(rows))))
 
     async def summarised(**options):
-        monkeypatch.setattr(summary, "render", lambda data: seen.append(data) or [])
+        monkeypatch.setattr(summary, "render", lambda data: summaries.append(data) or [])
         await summary.summary_command("a", server=client.address, **options)
-        return seen[-1]["sets"][0]
+        return summaries[-1]["sets"][0]
 
-    seen = []
+    summaries = []
     rows[:] = [entry(1), entry(2, device="", verdict="COMPILE_ERROR"), entry(3, device=None, kind=None, verdict=None)]
-    assert (await summarised())["graded"] == 2 and seen[-1]["device"] == "H200" and not seen[-1]["practice"]
+    assert (await summarised())["graded"] == 2 and summaries[-1]["device"] == "H200" and not summaries[-1]["practice"]
     rows += [entry(4, device="H100"), entry(5, device="cpu", kind="emulated"), entry(6, device="", kind="emulated")]
     with pytest.raises(UsageError, match=r"^device: .*'H200' \(1\), 'H100' \(1\), 'cpu' \(1\); name one with --device"):
         await summarised()
@@ -167,7 +167,7 @@ async def test_modes_devices_and_users_are_not_mixed(client, monkeypatch):
         await summarised(device="cuda")
     chosen = await summarised(device="H100")
     assert chosen["graded"] == 2 and chosen["verdicts"] == {"WRONG_ANSWER": 1, "COMPILE_ERROR": 1} and chosen["submissions"] == 3
-    assert (await summarised(device="emulated"))["graded"] == 2 and seen[-1]["practice"]
+    assert (await summarised(device="emulated"))["graded"] == 2 and summaries[-1]["practice"]
     assert (await summarised(device="nothing"))["graded"] == 0
     rows[:] = [entry(1), entry(2, mode="test")]
     with pytest.raises(UsageError, match=r"^mode: .*--mode"):
@@ -181,7 +181,7 @@ async def test_modes_devices_and_users_are_not_mixed(client, monkeypatch):
         await summarised()
 
 
-async def _each(values):
+async def _iterate(values):
     for value in values:
         yield value
 

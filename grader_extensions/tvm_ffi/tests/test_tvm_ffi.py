@@ -49,14 +49,14 @@ EXPORT = KERNEL.splitlines()[-1]
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def fleet() -> AsyncIterator[LocalFleet]:
     """On the best isolation that works here."""
-    async with local_fleet("auto") as made:
-        yield made
+    async with local_fleet("auto") as instance:
+        yield instance
 
 
 @pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
-    ("old", "new", "verdict", "words"),
+    ("old", "replacement", "verdict", "words"),
     [
         ("", "", "ACCEPTED", ""),
         ("FUNC(run,", "FUNC(any_name,", "ACCEPTED", ""),
@@ -69,10 +69,10 @@ async def fleet() -> AsyncIterator[LocalFleet]:
     ],
     ids=["as it is", "the only function", "wrong", "unwritten", "its own check", "another parameter", "no function", "two functions"],
 )
-async def test_a_kernel_gets_inputs_then_outputs(fleet: LocalFleet, old: str, new: str, verdict: str, words: str) -> None:
+async def test_a_kernel_gets_inputs_then_outputs(fleet: LocalFleet, old: str, replacement: str, verdict: str, words: str) -> None:
     """And the verdict that it deserves, with its own words."""
     assert old in KERNEL
-    report, _ = await graded(fleet, PROBLEM, {"kernel.cu": KERNEL.replace(old, new, 1) if old else KERNEL})
+    report, _ = await graded(fleet, PROBLEM, {"kernel.cu": KERNEL.replace(old, replacement, 1) if old else KERNEL})
     text = f"{report.summary} {report.build.log if report.build else ''}"
     assert f"{report.verdict.value} {report.reason}".startswith(verdict), text
     assert words in text

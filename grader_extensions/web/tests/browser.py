@@ -73,19 +73,19 @@ async def findings(page, rules=RULES):
     """(impact, rule, selector) of each finding. The script goes in through the debugger, which a content security policy does not stop."""
     if await page.evaluate("typeof axe") == "undefined":
         await page.evaluate(script())
-    return [tuple(one) for one in await page.evaluate(_RUN, rules)]
+    return [tuple(finding) for finding in await page.evaluate(_RUN, rules)]
 
 
 async def findings_everywhere(page, sizes):
     """(width, scheme, impact, rule, selector) in each size, light and dark. Only the rules of colours are asked again in dark. A page that
     scrolls sideways is a finding too."""
-    found = []
+    results = []
     await page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     for size in sizes:
         await page.set_viewport_size(size)
         if await page.evaluate("document.documentElement.scrollWidth") > size["width"]:
-            found.append((size["width"], "light", "serious", "wider-than-the-screen", "html"))
+            results.append((size["width"], "light", "serious", "wider-than-the-screen", "html"))
         for scheme, rules in (("light", RULES), ("dark", COLOR_RULES)):
             await page.emulate_media(color_scheme=scheme)
-            found += [(size["width"], scheme, *one) for one in await findings(page, rules)]
-    return found
+            results += [(size["width"], scheme, *finding) for finding in await findings(page, rules)]
+    return results

@@ -61,15 +61,15 @@ class FilledSite(PageSite):
     ) -> str:
         """A submission that has this report; its id."""
         await self.submit(user, source=source, problem_id=problem_id, competition_id=competition_id)
-        held = await self.lease()
-        await self.ledger.settle(held, report)
-        return held.submission.submission_id
+        lease = await self.lease()
+        await self.ledger.settle(lease, report)
+        return lease.submission.submission_id
 
     async def lease(self) -> Lease:
         """The submission that has waited longest."""
-        held = await self.ledger.lease("w", ttl_s=3000)
-        assert held is not None
-        return held
+        lease = await self.ledger.lease("w", ttl_s=3000)
+        assert lease is not None
+        return lease
 
     async def submit(self, user: str, *, source: str = SHORT_SOURCE, problem_id: str = PROBLEM, competition_id: str = COMPETITION) -> str:
         """A ranked submission that waits; its id."""
@@ -77,10 +77,10 @@ class FilledSite(PageSite):
         if competition_id:
             problem = problem_for(self.competitions.get(competition_id), problem)
         sources = (SourceFile(path="softmax.cu", content=source),)
-        new = NewSubmission(
+        draft = NewSubmission(
             problem_id=problem_id, language="cuda", sources=sources, user=user, competition_id=competition_id, mode=wire.Mode.RANKED
         )
-        return (await self.ledger.submit(new, problem)).submission_id
+        return (await self.ledger.submit(draft, problem)).submission_id
 
 
 @asynccontextmanager

@@ -38,22 +38,22 @@ class FakeProvider:
         return jwt.encode({"alg": "RS256", "kid": "first"}, claims, self.keys[0])
 
     async def discover(self, request):
-        found = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
-        found |= {f"{one}_endpoint": f"{self.url}/{one}" for one in ("authorization", "token")}
-        return web.json_response(found | self.discovery)
+        document = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+        document |= {f"{name}_endpoint": f"{self.url}/{name}" for name in ("authorization", "token")}
+        return web.json_response(document | self.discovery)
 
     async def publish(self, request):
         return web.json_response(jwk.KeySet(self.keys).as_dict(private=False))
 
     async def authorize(self, request):
         """As if the user had typed a password. The code is of the client, the redirect and the challenge that were asked with."""
-        asked = dict(request.query)
-        assert asked["client_id"] == CLIENT_ID and asked["response_type"] == "code" and asked["code_challenge_method"] == "S256"
-        assert "openid" in asked["scope"].split()
+        query = dict(request.query)
+        assert query["client_id"] == CLIENT_ID and query["response_type"] == "code" and query["code_challenge_method"] == "S256"
+        assert "openid" in query["scope"].split()
         code = secrets.token_urlsafe()
-        self._codes[code] = asked
-        found = {"state": asked["state"], **({"code": code} if self.signed_in else {"error": "access_denied"}), **self.in_authorization}
-        raise web.HTTPFound(f"{asked['redirect_uri']}?{urlencode({name: value for name, value in found.items() if value is not None})}")
+        self._codes[code] = query
+        fields = {"state": query["state"], **({"code": code} if self.signed_in else {"error": "access_denied"}), **self.in_authorization}
+        raise web.HTTPFound(f"{query['redirect_uri']}?{urlencode({name: value for name, value in fields.items() if value is not None})}")
 
     async def exchange(self, request):
         """A token for a code, to the client that proves itself and that has the verifier."""
@@ -62,14 +62,14 @@ class FakeProvider:
         in_body = f"{sent.get('client_id')}:{sent.get('client_secret')}"
         if pair != "grader:a+secret%3A+of+%2Bthe+client" and in_body != f"{CLIENT_ID}:{CLIENT_SECRET}":
             return web.json_response({"error": "invalid_client"}, status=401)
-        asked = self._codes.pop(sent.get("code"), None)  # it can be used once
+        query = self._codes.pop(sent.get("code"), None)  # it can be used once
         digest = base64.urlsafe_b64encode(hashlib.sha256(sent.get("code_verifier", "").encode()).digest()).decode().rstrip("=")
-        if asked is None or sent.get("redirect_uri") != asked["redirect_uri"] or digest != asked["code_challenge"]:
+        if query is None or sent.get("redirect_uri") != query["redirect_uri"] or digest != query["code_challenge"]:
             return web.json_response({"error": "invalid_grant"}, status=400)
         if self.answer is not None:
             return self.answer
         now = int(self.now().timestamp())
-        claims = {"iss": self.url, "aud": CLIENT_ID, "iat": now, "exp": now + 300, "nonce": asked["nonce"], **self.claims}
+        claims = {"iss": self.url, "aud": CLIENT_ID, "iat": now, "exp": now + 300, "nonce": query["nonce"], **self.claims}
         token = self.sign({name: value for name, value in claims.items() if value is not None})
         return web.json_response({"access_token": "x", "token_type": "Bearer", "id_token": token})
 
@@ -84,16 +84,16 @@ class FakeProvider:
 @asynccontextmanager
 async def fake_provider(now=None):
     """One that serves, with the clock now, which may be set later."""
-    made = FakeProvider(now)
+    provider = FakeProvider(now)
     routes = (
-        web.get("/.well-known/openid-configuration", made.discover),
-        web.get("/keys", made.publish),
-        web.get("/authorization", made.authorize),
-        web.post("/token", made.exchange),
+        web.get("/.well-known/openid-configuration", provider.discover),
+        web.get("/keys", provider.publish),
+        web.get("/authorization", provider.authorize),
+        web.post("/token", provider.exchange),
     )
-    async with served_app(*routes, middlewares=[made.remember]) as port:
-        made.url = f"http://localhost:{port}"  # another site than 127.0.0.1, as a browser sees it
-        yield made
+    async with served_app(*routes, middlewares=[provider.remember]) as port:
+        provider.url = f"http://localhost:{port}"  # another site than 127.0.0.1, as a browser sees it
+        yield provider
 
 
 async def allowed_by(session, url):
@@ -144,5 +144,5 @@ async def user_of(browser):
 
 def refused(answer, text, status=403):
     """Whether this is a refusal that sets no session."""
-    sets = [one.partition("=")[0] for one in answer.headers.getall("Set-Cookie", []) if "Max-Age=0" not in one]
+    sets = [cookie.partition("=")[0] for cookie in answer.headers.getall("Set-Cookie", []) if "Max-Age=0" not in cookie]
     return answer.status == status and "<h1>Not signed in</h1>" in text and sets == []

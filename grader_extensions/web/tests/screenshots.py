@@ -73,7 +73,7 @@ async def main(directory, chromium):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="where the pictures go")
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
         sys.exit("there is no chromium on the path; install it, such as with apt-get install chromium")
-    sys.exit(asyncio.run(main(parser.parse_args().directory, found)))
+    sys.exit(asyncio.run(main(parser.parse_args().directory, executable)))

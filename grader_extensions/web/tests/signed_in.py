@@ -31,7 +31,7 @@ class Reader:
 
     def cookies(self):
         """By name."""
-        return {one.key: one.value for one in self.session.cookie_jar}
+        return {cookie.key: cookie.value for cookie in self.session.cookie_jar}
 
     async def hidden(self, path):
         """The hidden fields of a page's forms."""

@@ -135,18 +135,18 @@ class Site(PageSite):
         if competition_id:
             problem = problem_for(self.competitions.get(competition_id), problem)
         sources = sources or (SourceFile(path="kernel.cu", content=fakes.SOURCE),)
-        new = fakes.new_submission(problem_id=problem_id, user=user, competition_id=competition_id, **(labels or {}))
-        new = replace(new, mode=wire.Mode.RANKED, sources=sources)
-        made = await self.ledger.submit(new, problem)
+        draft = fakes.new_submission(problem_id=problem_id, user=user, competition_id=competition_id, **(labels or {}))
+        draft = replace(draft, mode=wire.Mode.RANKED, sources=sources)
+        submission = await self.ledger.submit(draft, problem)
         environment = replace(
             fakes.ENVIRONMENT, device=device, device_kind="cuda", clock=wire.Clock.DEVICE_EVENTS if official else wire.Clock.HOST
         )
-        found = Score(value=score, low=score * (1 - half), high=score * (1 + half))
-        held = await self.ledger.lease("w", ttl_s=30)
-        report = replace(fakes.report(), environment=environment, score=found, measurements=(timed(),), flags=())
-        await self.ledger.settle(held, replace(report, **changes))
+        interval = Score(value=score, low=score * (1 - half), high=score * (1 + half))
+        lease = await self.ledger.lease("w", ttl_s=30)
+        report = replace(fakes.report(), environment=environment, score=interval, measurements=(timed(),), flags=())
+        await self.ledger.settle(lease, replace(report, **changes))
         self.clock.now = before
-        return made.submission_id
+        return submission.submission_id
 
 
 def timed(workload_id="n64"):
@@ -155,9 +155,9 @@ def timed(workload_id="n64"):
     subject = tuple(int(draw.gauss(100_000, 2_000)) for _ in range(120))
     eager = tuple(int(draw.gauss(200_000, 4_000)) for _ in range(120))
     compiled = tuple(int(draw.gauss(150_000, 9_000)) for _ in range(60))
-    made = fakes.measurement(workload_id)
+    measurement = fakes.measurement(workload_id)
     baselines = {"eager": wire.Samples(durations_ns=eager), "compile": wire.Samples(durations_ns=compiled)}
-    return replace(made, certified=wire.Samples(durations_ns=subject), baselines=baselines)
+    return replace(measurement, certified=wire.Samples(durations_ns=subject), baselines=baselines)
 
 
 @asynccontextmanager
@@ -166,21 +166,21 @@ async def site(place, *, title='"Spring sprint"', visibility="after_end", proble
     for name in ("sum", "other"):
         fakes.write_problem(place / "problems", name, fakes.PROBLEM_TOML.format(name=name).replace('"A sum"', json.dumps(problem_title)))
     competition = COMPETITION.format(title=title, visibility=visibility, times=f"{TIMES}{style}")
-    async with page_site(Site, place, competition, **options) as made:
-        yield made
+    async with page_site(Site, place, competition, **options) as opened_site:
+        yield opened_site
 
 
 @asynccontextmanager
 async def read_site(place, *, unescaped=False, **options):
     """The site, with `get` of its pages without a session: the answer, also where it is a redirect, and its text."""
-    async with site(place, **options) as made, reader(made.url()) as stranger:
+    async with site(place, **options) as opened_site, reader(opened_site.url()) as stranger:
 
         async def get(path, **headers):
             answer, text = await stranger.get(path, **headers)
             return answer, html.unescape(text) if unescaped else text
 
-        made.get, made.session = get, stranger.session
-        yield made
+        opened_site.get, opened_site.session = get, stranger.session
+        yield opened_site
 
 
 @asynccontextmanager

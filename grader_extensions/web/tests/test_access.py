@@ -39,12 +39,12 @@ TABLE = [
 
 
 @contextlib.asynccontextmanager
-async def made(place, what, ended, *, viewer="anonymous", visibility="after_end"):
+async def entered_site(place, kind, ended, *, viewer="anonymous", visibility="after_end"):
     """A site with one such submission, before or after the competition's end, and its pages as this viewer opens them."""
     async with site(place, open_server=viewer == "no keys", visibility=visibility) as here, reader(here.url()) as browser:
-        user = "" if what == "of no user" else "ann"
-        here.made = await here.enter(user, 2.0, competition_id="" if what.endswith(("competition", "user")) else "spring")
-        if what.startswith("rejudge run"):
+        user = "" if kind == "of no user" else "ann"
+        here.made = await here.enter(user, 2.0, competition_id="" if kind.endswith(("competition", "user")) else "spring")
+        if kind.startswith("rejudge run"):
             await mark(here, "rejudge")
         here.clock.now = END if ended else START
         here.browser, here.get = browser, lambda path: status(browser, path)
@@ -81,38 +81,38 @@ async def watched(service, name):
     return [event async for event in service.WatchSubmission(api.WatchSubmissionRequest(name=name), None)]
 
 
-@pytest.mark.parametrize(("what", "ended", "seen_by"), TABLE)
-async def test_each_kind_of_viewer_sees_the_same_by_the_api(tmp_path, what, ended, seen_by):
+@pytest.mark.parametrize(("kind", "ended", "seen_by"), TABLE)
+async def test_each_kind_of_viewer_sees_the_same_by_the_api(tmp_path, kind, ended, seen_by):
     """The table of who sees what."""
-    async with made(tmp_path, what, ended) as here:
+    async with entered_site(tmp_path, kind, ended) as here:
         assert {name for name, viewer in VIEWERS.items() if await api_shows(here, viewer)} == seen_by
 
 
 @pytest.mark.parametrize("viewer", VIEWERS)
-@pytest.mark.parametrize(("what", "ended", "seen_by"), TABLE)
-async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, what, ended, seen_by, viewer):
+@pytest.mark.parametrize(("kind", "ended", "seen_by"), TABLE)
+async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, kind, ended, seen_by, viewer):
     """The same table, for those who have signed in and those who have not: report, sources and stream, and boards link to what is there.
     Else it is the page of an id that does not exist."""
-    async with made(tmp_path, what, ended, viewer=viewer) as here:
+    async with entered_site(tmp_path, kind, ended, viewer=viewer) as here:
         pages = [await here.browser.get(f"/submissions/{here.made}{path}") for path in ("", "/sources", "/events")]
         assert [answer.status for answer, _ in pages] == [200 if viewer in seen_by else 404] * 3
         _, absent = await here.browser.get("/submissions/0000000000000000")
         assert viewer in seen_by or {text for _, text in pages} == {absent}
         _, board = await here.browser.get("/competitions/spring?problem=sum")
-        assert (here.made in board) is (what == "submission" and viewer in seen_by)
+        assert (here.made in board) is (kind == "submission" and viewer in seen_by)
 
 
 @pytest.mark.parametrize("viewer", VIEWERS)
 async def test_what_a_private_competition_has_stays_its_owners(tmp_path, viewer):
     """After the end too."""
-    async with made(tmp_path, "submission", True, viewer=viewer, visibility="private") as here:
-        assert {name for name, one in VIEWERS.items() if await api_shows(here, one)} == OWN
+    async with entered_site(tmp_path, "submission", True, viewer=viewer, visibility="private") as here:
+        assert {name for name, caller in VIEWERS.items() if await api_shows(here, caller)} == OWN
         assert await here.get(f"/submissions/{here.made}") == (200 if viewer in OWN else 404)
 
 
 async def test_a_run_is_hidden_for_being_a_run(tmp_path):
     """The control: the same row without the rejudge's id is shown to everybody, by the pages and by the API."""
-    async with made(tmp_path, "rejudge run", True) as here:
+    async with entered_site(tmp_path, "rejudge run", True) as here:
         assert (await here.get(f"/submissions/{here.made}"), await api_shows(here, ANYBODY)) == (404, False)
         await mark(here, None)
         assert (await here.get(f"/submissions/{here.made}"), await api_shows(here, ANYBODY)) == (200, True)
@@ -152,20 +152,20 @@ async def test_only_the_owner_and_administrators_see_them(tagged):
         got = await answers(tagged, viewer)
         assert got[0].sources and got[0].report.verdict and got[1].submissions
         text = "\n".join(map(str, got))
-        seen = {one for one in ("tag4711", "parent: ", NOTE) if one in text}
-        assert seen == ({"tag4711", "parent: ", NOTE} if name in OWNERS else set()), name
+        shown = {text_part for text_part in ("tag4711", "parent: ", NOTE) if text_part in text}
+        assert shown == ({"tag4711", "parent: ", NOTE} if name in OWNERS else set()), name
         assert "4711" not in "\n".join(map(str, got[2:]))
 
 
 async def test_others_do_not_learn_a_tag_by_asking_for_it(tagged):
     """A list by tag has the caller's own, also where all submissions of the competition may be seen."""
-    found = {}
+    counts = {}
     for name, viewer in VIEWERS.items():
         service = tagged.servicer(viewer)
         for user in ("", "ann"):
             request = api.ListSubmissionsRequest(tag="tag4711", competition="competitions/spring", user=user)
-            found[name, user] = len((await service.ListSubmissions(request, None)).submissions)
-    assert {name for (name, _), count in found.items() if count} == OWNERS and set(found.values()) == {0, 1}
+            counts[name, user] = len((await service.ListSubmissions(request, None)).submissions)
+    assert {name for (name, _), count in counts.items() if count} == OWNERS and set(counts.values()) == {0, 1}
 
 
 async def test_pages_do_not_show_them(tagged):

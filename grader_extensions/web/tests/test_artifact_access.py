@@ -25,9 +25,9 @@ async def graded(ledger, settings, user="alice", files=(("trace.json", TRACE), (
     """A submission of this user that left files."""
     store = SubmissionFiles(settings.submission_files_path, 1 << 30)
     facts = [wire.ArtifactFile(name=name, tool="t", digest=store.keep(text), size_bytes=len(text)) for name, text in files]
-    made = await ledger.submit(fakes.new_submission(user=user), fakes.problem())
+    submission = await ledger.submit(fakes.new_submission(user=user), fakes.problem())
     await ledger.settle(await ledger.lease("w", ttl_s=30), fakes.report(), facts)
-    return f"submissions/{made.submission_id}"
+    return f"submissions/{submission.submission_id}"
 
 
 async def download(client, name):
@@ -52,11 +52,11 @@ async def test_the_owner_and_administrators_get_the_files_and_nobody_else(settin
         }
         for who in ("owner", "admin"):
             async with here.client(keys[who]) as client:
-                found = await client.list_artifacts(name)
-                assert [one.name for one in found] == [f"{name}/artifacts/a.ptx", f"{name}/artifacts/trace.json"]
-                assert found[1].digest == hashlib.sha256(TRACE).hexdigest() and found[1].size_bytes == len(TRACE) > CHUNK_BYTES
-                assert all(one.available and one.HasField("expire_time") for one in found)
-                assert await download(client, found[1].name) == TRACE
+                artifacts = await client.list_artifacts(name)
+                assert [artifact.name for artifact in artifacts] == [f"{name}/artifacts/a.ptx", f"{name}/artifacts/trace.json"]
+                assert artifacts[1].digest == hashlib.sha256(TRACE).hexdigest() and artifacts[1].size_bytes == len(TRACE) > CHUNK_BYTES
+                assert all(artifact.available and artifact.HasField("expire_time") for artifact in artifacts)
+                assert await download(client, artifacts[1].name) == TRACE
         for who, refusal in (("other", SubmissionNotFound), ("submit only", PermissionDenied)):
             async with here.client(keys[who]) as client:
                 with pytest.raises(refusal):
@@ -79,11 +79,11 @@ async def test_what_is_not_listed_is_not_there(settings):
     """A file is asked for by a listed name, never by a path or a digest; one whose bytes are gone is listed as such."""
     async with Ledger.open(settings.ledger_path) as ledger:
         name = await graded(ledger, settings)
-        (listed, other) = await ledger.artifacts.of(name.partition("/")[2])
-        (settings.submission_files_path / other.digest).unlink()
+        (listed, second) = await ledger.artifacts.of(name.partition("/")[2])
+        (settings.submission_files_path / second.digest).unlink()
     async with embedded(settings, reader=True) as address, GraderClient(address) as client:
         assert await download(client, f"{name}/artifacts/a.ptx") == b".version 8.4\n"  # the control
-        assert [one.available for one in await client.list_artifacts(name)] == [True, False]
+        assert [artifact.available for artifact in await client.list_artifacts(name)] == [True, False]
         for wrong in ("trace.json", listed.digest, "..", "server.lock", "A.PTX"):
             with pytest.raises(ArtifactNotFound):
                 await download(client, f"{name}/artifacts/{wrong}")
@@ -115,20 +115,20 @@ async def test_a_browser_saves_a_file_and_never_shows_it(tmp_path, settings):
 async def test_an_open_competition_shows_reports_to_everybody_and_files_to_the_owner(tmp_path, settings):
     """Readers of an ended competition are no owners: their pages do not even ask for files."""
     async with pages(tmp_path, settings, open_server=False) as here:
-        made = await here.enter("ann", 2.0)
+        entry_id = await here.enter("ann", 2.0)
         here.clock.now = END
-        seen, original = [], here.ledger.artifacts.of
+        reads, original = [], here.ledger.artifacts.of
 
         async def of(submission_id, **options):
-            seen.append(submission_id)
+            reads.append(submission_id)
             return await original(submission_id, **options)
 
         here.ledger.artifacts.of = of
-        answer, text = await here.get(f"/submissions/{made}")
+        answer, text = await here.get(f"/submissions/{entry_id}")
         assert answer.status == 200 and "Files of the profile" not in text
-        assert (await here.get(f"/submissions/{made}/artifacts/a.ptx"))[0].status == 404
-        assert seen == []
+        assert (await here.get(f"/submissions/{entry_id}/artifacts/a.ptx"))[0].status == 404
+        assert reads == []
         owned = OwnedArtifacts(here.ledger, SubmissionFiles(settings.submission_files_path, 1), None)
-        assert await owned.list_for(Caller(user="ann", scopes=frozenset({Scope.READ})), made) == []
+        assert await owned.list_for(Caller(user="ann", scopes=frozenset({Scope.READ})), entry_id) == []
         with pytest.raises(SubmissionNotFound):
-            await owned.list_for(Caller(user="bob", scopes=frozenset({Scope.READ})), made)
+            await owned.list_for(Caller(user="bob", scopes=frozenset({Scope.READ})), entry_id)

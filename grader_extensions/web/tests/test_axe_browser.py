@@ -29,11 +29,11 @@ MISTAKES = """() => {
 async def test_axe_finds_nothing_on_any_page(browser, tmp_path):
     """Whatever its impact; each finding has page, width, scheme, impact, rule and selector. The policy of the site stays as it is."""
     async with filled_site(tmp_path) as here, reader(browser) as page:
-        found, seen = [], []
+        results, titles = [], []
 
         async def look(name):
-            seen.append(await page.title())
-            found.extend((name, *one) for one in await findings_everywhere(page, SIZES))
+            titles.append(await page.title())
+            results.extend((name, *finding) for finding in await findings_everywhere(page, SIZES))
 
         for name in ("home", "sign in"):
             await page.goto(here.url(here.paths[name]))
@@ -59,9 +59,9 @@ async def test_axe_finds_nothing_on_any_page(browser, tmp_path):
         for name, here.clock.now in (("board", FREEZE), ("board", END), ("report", END)):
             await page.goto(here.url(here.paths[name]))
             await look(f"{name}, {here.clock.now}")
-        assert found == []
-        assert len(seen) == len(here.paths) + 7 and "Not found - grader" in seen
-        assert [one for one in page.complaints if "status of 4" not in one] == []
+        assert results == []
+        assert len(titles) == len(here.paths) + 7 and "Not found - grader" in titles
+        assert [complaint for complaint in page.complaints if "status of 4" not in complaint] == []
 
 
 async def test_axe_finds_nothing_in_a_report_that_is_a_file(browser):
@@ -76,11 +76,11 @@ async def test_planted_mistakes_are_found(browser, tmp_path):
     async with filled_site(tmp_path, entry_count=1) as here, reader(browser) as page:
         await page.goto(here.url("/"))
         await page.evaluate(MISTAKES)
-        found = await findings_everywhere(page, SIZES)
+        results = await findings_everywhere(page, SIZES)
         planted = {
             ("light", "critical", "image-alt", "#planted-img"), ("light", "critical", "label", "#planted-input"),
             ("light", "moderate", "heading-order", "#planted-h4"), ("dark", "serious", "color-contrast", "#planted-p"),
             ("light", "serious", "wider-than-the-screen", "html"),
         }  # fmt: skip
-        assert set(found) == {(size["width"], *one) for size in SIZES for one in planted}
+        assert set(results) == {(size["width"], *rule) for size in SIZES for rule in planted}
         assert page.complaints == []

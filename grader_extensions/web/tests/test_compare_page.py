@@ -26,13 +26,13 @@ async def test_two_submissions_are_compared(open_signed_site):
     """Times with intervals and words, and the files that differ; every text is text."""
     async with open_signed_site(open_server=True) as (here, ann):
         files = (source("one"), (*source("two"), SourceFile(path=EVIL, content="")))
-        made = [await here.enter("ann", 2.0, sources=of) for of in files]
-        answer, text = await ann.get(f"/compare?a={made[0]}&b={made[1]}")
-        assert answer.status == 200 and all(f"/submissions/{one}" in text for one in made)
+        ids = [await here.enter("ann", 2.0, sources=of) for of in files]
+        answer, text = await ann.get(f"/compare?a={ids[0]}&b={ids[1]}")
+        assert answer.status == 200 and all(f"/submissions/{submission_id}" in text for submission_id in ids)
         assert "n64" in text and "can&#39;t tell" in text and "1x (" in text
         assert "These differ: <code><bdi>&lt;script&gt;" in text and "<code><bdi>kernel.cu</bdi></code>." in text
-        assert text.count("<script") == 1 and "\\u202e" in text and f'href="/submissions/{made[0]}/sources"' in text
-        _, text = await ann.get(f"/compare?a={made[0]}&b={await here.enter('bob', 1.0, sources=source('one'))}")
+        assert text.count("<script") == 1 and "\\u202e" in text and f'href="/submissions/{ids[0]}/sources"' in text
+        _, text = await ann.get(f"/compare?a={ids[0]}&b={await here.enter('bob', 1.0, sources=source('one'))}")
         assert "The sources are the same." in text
 
 
@@ -40,9 +40,9 @@ async def test_hidden_workloads_are_not_compared(open_signed_site):
     """A page shows no times of them, so no ratio either. The control is the same workload, public."""
     async with open_signed_site(open_server=True) as (here, ann):
         for hidden in (True, False):
-            more = replace(timed("n77"), hidden=hidden)
-            made = [await here.enter("ann", 2.0, competition_id="", measurements=(timed(), more)) for _ in range(2)]
-            _, text = await ann.get(f"/compare?a={made[0]}&b={made[1]}")
+            second = replace(timed("n77"), hidden=hidden)
+            ids = [await here.enter("ann", 2.0, competition_id="", measurements=(timed(), second)) for _ in range(2)]
+            _, text = await ann.get(f"/compare?a={ids[0]}&b={ids[1]}")
             assert ("n77" not in text and text.count("By speedups") == 1 and text.count("1x (") == 2) is hidden
 
 
@@ -69,33 +69,33 @@ async def test_only_who_may_see_both_may_compare(open_signed_site):
 async def test_two_of_one_problem_have_to_be_named(open_signed_site):
     """Else a sentence says what to do."""
     async with open_signed_site(open_server=True) as (here, ann):
-        made = [await here.enter("ann", 2.0), await here.enter("ann", 2.0, problem_id="other")]
-        for query, told in (
-            ("", "two submissions"), (f"a={made[0]}", "two submissions"), (f"a={made[0]}&b={made[0]}", "two submissions"),
-            (f"a={made[0]}&b={made[1]}", "different problems, sum and other"),
+        ids = [await here.enter("ann", 2.0), await here.enter("ann", 2.0, problem_id="other")]
+        for query, message in (
+            ("", "two submissions"), (f"a={ids[0]}", "two submissions"), (f"a={ids[0]}&b={ids[0]}", "two submissions"),
+            (f"a={ids[0]}&b={ids[1]}", "different problems, sum and other"),
         ):  # fmt: skip
             answer, text = await ann.get(f"/compare?{query}")
-            assert answer.status == 400 and told in html.unescape(text)
-        assert (await ann.get(f"/compare?a={made[0]}&b={'x' * 5000}"))[0].status == 404
+            assert answer.status == 400 and message in html.unescape(text)
+        assert (await ann.get(f"/compare?a={ids[0]}&b={'x' * 5000}"))[0].status == 404
 
 
 async def test_the_list_offers_two_to_compare(open_signed_site):
     """Each as a and as b, with a name for those who can't see the column; not where there is one only."""
     async with open_signed_site(open_server=True) as (here, ann):
-        made = [await here.enter("ann", 2.0)]
+        ids = [await here.enter("ann", 2.0)]
         assert 'type="radio"' not in (await ann.get("/submissions"))[1]
-        made.append(await here.enter("ann", 1.0))
+        ids.append(await here.enter("ann", 1.0))
         _, text = await ann.get("/submissions")
-        for one in made:
+        for submission_id in ids:
             for side in ("a", "b"):
-                assert f'<input type="radio" name="{side}" value="{one}" aria-label="{one[:8]} as {side}">' in text
+                assert f'<input type="radio" name="{side}" value="{submission_id}" aria-label="{submission_id[:8]} as {side}">' in text
 
 
 async def test_comparisons_are_limited(open_signed_site):
     """A diff takes a while: what is over the limit is refused at once. The control is the same request with room."""
     async with open_signed_site(open_server=True) as (here, _):
-        made = [await here.enter("ann", 2.0) for _ in range(2)]
-        request = make_mocked_request("GET", f"/compare?a={made[0]}&b={made[1]}", headers={"Host": "localhost"})
+        ids = [await here.enter("ann", 2.0) for _ in range(2)]
+        request = make_mocked_request("GET", f"/compare?a={ids[0]}&b={ids[1]}", headers={"Host": "localhost"})
         full, page = (SubmissionPages(here.web_site(), PeerLimits(total=total, per_address=1)) for total in (0, 1))
         with pytest.raises(TooBusy):
             await full.compare(request)
@@ -106,10 +106,10 @@ def measured(certified_ns, *, workload_id="n64", speedup=None, spread=0.01, coun
     """A measurement whose samples scatter by spread about certified_ns. speedup: over eager, known to 1 %."""
     draw = random.Random(seed)
     samples = [round(certified_ns * draw.lognormvariate(0, spread)) for _ in range(count)]
-    found = report_pb2.Measurement(workload_id=workload_id, certified=report_pb2.Samples(sample_durations_ns=samples))
+    measurement = report_pb2.Measurement(workload_id=workload_id, certified=report_pb2.Samples(sample_durations_ns=samples))
     if speedup:
-        found.speedups.add(baseline="eager", ratio=speedup, ratio_low=speedup * 0.99, ratio_high=speedup * 1.01)
-    return found
+        measurement.speedups.add(baseline="eager", ratio=speedup, ratio_low=speedup * 0.99, ratio_high=speedup * 1.01)
+    return measurement
 
 
 def submission(*measurements, name="a", device="H200", sources=(), clock=report_pb2.CLOCK_DEVICE_EVENTS):
@@ -120,8 +120,8 @@ def submission(*measurements, name="a", device="H200", sources=(), clock=report_
 
 
 def changed(first, second):
-    [found] = workload_changes(first, second)
-    return found
+    [change] = workload_changes(first, second)
+    return change
 
 
 def test_a_faster_one_is_faster_and_the_other_way_round():
@@ -147,8 +147,8 @@ def test_the_same_kernel_twice_is_rarely_called_different():
 def test_a_device_that_changed_is_not_taken_for_the_kernel():
     """Every time of the second grading is 20 % longer, PyTorch's too: the times differ, the speedups do not."""
     first, second = submission(measured(1_000_000, speedup=2.0)), submission(measured(1_200_000, speedup=2.0, seed=2))
-    found = changed(first, second)
-    assert found.change is SpeedChange.UNKNOWN and found.ratio.high < 1 and "does not confirm" in found.reason
+    change = changed(first, second)
+    assert change.change is SpeedChange.UNKNOWN and change.ratio.high < 1 and "does not confirm" in change.reason
     unprotected = changed(submission(measured(1_000_000)), submission(measured(1_200_000, seed=2)))  # the control: no speedups to compare
     assert unprotected.change is SpeedChange.SLOWER
 
@@ -166,8 +166,8 @@ def test_a_device_that_changed_is_not_taken_for_the_kernel():
 def test_what_can_not_be_compared_is_not(second, reason):
     """The control: on one device with enough samples it is faster."""
     first = submission(measured(1_000_000, speedup=1.0))
-    found = changed(first, second)
-    assert found.change is SpeedChange.UNKNOWN and reason in found.reason
+    change = changed(first, second)
+    assert change.change is SpeedChange.UNKNOWN and reason in change.reason
     assert changed(first, submission(measured(500_000, speedup=2.0))).change is SpeedChange.FASTER
 
 

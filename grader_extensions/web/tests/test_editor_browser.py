@@ -55,7 +55,7 @@ async def test_the_editor_has_the_starter_file_and_sends_what_is_typed(browser, 
         await editor(page).get_by_text("int x;").wait_for()
         assert await page.get_by_label("File name").input_value() == name
         assert await findings_everywhere(page, SIZES) == []
-        assert [one for one in page.complaints if "status of 4" not in one] == []
+        assert [complaint for complaint in page.complaints if "status of 4" not in complaint] == []
 
 
 async def test_the_starter_file_follows_the_language_until_something_is_typed(browser, tmp_path):

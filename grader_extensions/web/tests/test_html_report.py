@@ -51,11 +51,11 @@ BEGUN = datetime(2026, 5, 1, tzinfo=UTC)
 
 
 def samples(*durations_ns):
-    found = report_pb2.Samples(sample_count=len(durations_ns), sample_durations_ns=durations_ns)
-    found.median_duration.FromNanoseconds(sorted(durations_ns)[len(durations_ns) // 2])
-    found.median_low_duration.FromNanoseconds(min(durations_ns))
-    found.median_high_duration.FromNanoseconds(max(durations_ns))
-    return found
+    times = report_pb2.Samples(sample_count=len(durations_ns), sample_durations_ns=durations_ns)
+    times.median_duration.FromNanoseconds(sorted(durations_ns)[len(durations_ns) // 2])
+    times.median_low_duration.FromNanoseconds(min(durations_ns))
+    times.median_high_duration.FromNanoseconds(max(durations_ns))
+    return times
 
 
 def graded(text="plain"):
@@ -64,7 +64,7 @@ def graded(text="plain"):
     measurement = report_pb2.Measurement(
         workload_id=text, certified=samples(1_000_000, 1_010_000, 1_020_000), reported=samples(900_000), reported_confirmed=True,
         baselines={"eager": samples(2_000_000, 2_010_000), text: samples(3_000_000)}, reported_baselines={"eager": samples(1_800_000)},
-        speedups=[report_pb2.Speedup(baseline=one, ratio=2, ratio_low=1.9, ratio_high=2.1) for one in ("eager", text)],
+        speedups=[report_pb2.Speedup(baseline=baseline, ratio=2, ratio_low=1.9, ratio_high=2.1) for baseline in ("eager", text)],
         clock=report_pb2.CLOCK_DEVICE_EVENTS, own_share=0.98, conditions={"throttle_reasons": text, "sm_clock_mhz": text},
         declared_work=report_pb2.DeclaredWork(moved_bytes=400_000_000, flops=40_000_000_000, dtype="float32"),
     )  # fmt: skip
@@ -86,14 +86,14 @@ def graded(text="plain"):
         ),
     )  # fmt: skip
     paths = ("k.cu", f"{text}.py", text)
-    found = submission_pb2.Submission(
+    submission = submission_pb2.Submission(
         name=f"submissions/{name}", problem=f"problems/{text}", competition=f"competitions/{text}", user=text, language=text,
         device_kind=text, state=submission_pb2.SUBMISSION_STATE_SUCCEEDED, report=report,
         sources=[submission_pb2.SourceFile(path=path, content=f"// {text}\nint x = 1; // {text}\n") for path in paths],
     )  # fmt: skip
     for field, seconds in (("create_time", 0), ("start_time", 1), ("end_time", 11)):
-        getattr(found, field).FromDatetime(BEGUN + timedelta(seconds=seconds))
-    return found
+        getattr(submission, field).FromDatetime(BEGUN + timedelta(seconds=seconds))
+    return submission
 
 
 class Elements(html.parser.HTMLParser):
@@ -115,10 +115,10 @@ class Elements(html.parser.HTMLParser):
 
 def test_a_report_holds_all_that_a_reader_asks_for():
     """Verdict, why, numbers with intervals, rates by unit, samples, timeline, source with remarks, environment, raw data."""
-    found = graded()
+    submission = graded()
     for step, begin_s, seconds in ((report_pb2.STEP_QUEUED, 0, 1), (report_pb2.STEP_COMPILE, 1, 6), (report_pb2.STEP_VERIFY, 7, 4)):
-        found.report.timeline.add(step=step, begin=Duration(seconds=begin_s), duration=Duration(seconds=seconds))
-    text = report_file(found)
+        submission.report.timeline.add(step=step, begin=Duration(seconds=begin_s), duration=Duration(seconds=seconds))
+    text = report_file(submission)
     page = Elements(text)
     words = " ".join(page.text.split())
     for shown in (
@@ -174,14 +174,14 @@ def test_no_character_hides_or_reorders_text():
 
 def test_the_charts_of_samples_have_a_budget():
     """A page draws the first workloads and counts the others; long series are thinned, and the picture says how much."""
-    found = graded()
-    found.report.measurements.extend([found.report.measurements[0]] * 7)
-    for one in found.report.measurements:
-        one.certified.CopyFrom(samples(*range(1_000_000, 1_000_400)))
-    times = content.submission(found, ChartBudget(chart_count=2, sample_count=240, workload_count=99))["times"]
+    submission = graded()
+    submission.report.measurements.extend([submission.report.measurements[0]] * 7)
+    for measurement in submission.report.measurements:
+        measurement.certified.CopyFrom(samples(*range(1_000_000, 1_000_400)))
+    times = content.submission(submission, ChartBudget(chart_count=2, sample_count=240, workload_count=99))["times"]
     assert len(times["plots"]) == 2 and times["left_out"] == 6 and len(times["workloads"]) == 8
     assert all("of 400 samples, one in 10 is drawn" in plot for _, plot, _ in times["plots"])  # two charts of three series
-    times = content.submission(found)["times"]
+    times = content.submission(submission)["times"]
     assert len(times["plots"]) == 8 and times["left_out"] == 0 and "of 400 samples." in times["plots"][0][1]
 
 
@@ -210,12 +210,12 @@ def test_huge_texts_are_cut():
     submission.sources[0].content = "<" * 5_000_000
     kernel = submission.report.build.kernels[0]
     submission.report.build.kernels.extend([kernel] * 5_000)
-    found = content.submission(submission)
+    page = content.submission(submission)
     text = report_file(submission)
     assert ("<" * 5_000 not in text) and f"{'&lt;' * content.LOG_CHARS}</pre>" in text and f"{'&amp;' * content.OUTPUT_CHARS}</pre>" in text
-    assert "What the compiler printed, cut" in text and "What the kernel printed, cut" in text and found["sources"][0].cut
+    assert "What the compiler printed, cut" in text and "What the kernel printed, cut" in text and page["sources"][0].cut
     assert text.count("75 % at 128 and 256 and 512 threads (registers)") == content.ROWS
-    assert sum(len(line.code) for one in found["sources"] for line in one.lines) <= 4 * SHOWN_CHARS
+    assert sum(len(line.code) for source in page["sources"] for line in source.lines) <= 4 * SHOWN_CHARS
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_sources_that_are_made_to_be_large_make_no_large_page(files):
 
 def test_a_finding_is_below_its_line_and_links_to_it():
     """Errors and warnings of compilers, remarks of the build, and both lines of a race; a place that is not shown is no link."""
-    found = graded()
-    report, message = found.report, "Line 1 is written and line 2 read"
+    submission = graded()
+    report, message = submission.report, "Line 1 is written and line 2 read"
     report.build.diagnostics.add(file="k.cu", line=2, severity="error", message="no ;")
     report.build.remarks[:] = ["k.cu:2: a flag: was ignored", "plain", "k.cu:99999999999: no"]
     report.profile.findings.add(
@@ -251,7 +251,7 @@ def test_a_finding_is_below_its_line_and_links_to_it():
     finding = f"error: {message}"
     remarks = remarks_by_place(report)
     assert remarks["k.cu:2"] == ["error: no ;", "a flag: was ignored", finding] and remarks["plain.py:1"] == [finding]
-    page = Elements(report_file(found))
+    page = Elements(report_file(submission))
     links = [attributes["href"] for tag, attributes in page.found if tag == "a" and "tabindex" not in attributes]
     assert [link for link in links if link.startswith(("#L", "#F"))] == ["#L2", "#F2L1", "#L2"] and {"L2", "F2L1"} <= {
         attributes.get("id") for _, attributes in page.found
@@ -267,13 +267,13 @@ def test_remarks_of_a_line_have_a_bound():
 def test_lines_have_the_numbers_that_compilers_give_them():
     """Blank lines, tabs, CR LF, lines that only Unicode takes for one; a docstring over lines keeps its class on each."""
     content_ = '\n\n"""a\r\nb\u2028c\x0cd"""\n\tx = 1\n'
-    [found] = shown_sources([submission_pb2.SourceFile(path="k.py", content=content_)], {"k.py:5": ["here"]})
-    assert [line.number for line in found.lines] == [1, 2, 3, 4, 5, 6] and found.lines[4].remarks == ["here"]
-    assert [str(found.lines[index].code) for index in (2, 3)] == [
+    [source] = shown_sources([submission_pb2.SourceFile(path="k.py", content=content_)], {"k.py:5": ["here"]})
+    assert [line.number for line in source.lines] == [1, 2, 3, 4, 5, 6] and source.lines[4].remarks == ["here"]
+    assert [str(source.lines[index].code) for index in (2, 3)] == [
         '<span class="t-s">&#34;&#34;&#34;a</span>',
         '<span class="t-s">b\\u2028c\\x0cd&#34;&#34;&#34;</span>',
     ]
-    assert str(found.lines[4].code).startswith("    x = ")
+    assert str(source.lines[4].code).startswith("    x = ")
 
 
 @pytest.mark.parametrize(
@@ -292,8 +292,8 @@ def test_lines_have_the_numbers_that_compilers_give_them():
 )  # fmt: skip
 def test_sources_are_coloured(path, text, shown):
     """Comments, strings, keywords, numbers, functions and directives, over lines too; a name that is not known is plain."""
-    [found] = shown_sources([submission_pb2.SourceFile(path=path, content=text)], {})
-    code = "|".join(str(line.code) for line in found.lines)
+    [source] = shown_sources([submission_pb2.SourceFile(path=path, content=text)], {})
+    code = "|".join(str(line.code) for line in source.lines)
     assert re.sub(r'<span class="t-(\w)">(.*?)</span>', r"<\1>\2</\1>", code) == shown
 
 
@@ -305,24 +305,24 @@ def test_colouring_changes_no_text(text, path):
 
 def of_sizes(clock):
     """A report of two workloads with different sizes."""
-    found = graded()
-    found.report.measurements.add().CopyFrom(found.report.measurements[0])
-    found.report.measurements[1].declared_work.moved_bytes *= 4
-    for one in found.report.measurements:
-        one.clock = clock
-    return found
+    submission = graded()
+    submission.report.measurements.add().CopyFrom(submission.report.measurements[0])
+    submission.report.measurements[1].declared_work.moved_bytes *= 4
+    for measurement in submission.report.measurements:
+        measurement.clock = clock
+    return submission
 
 
 def test_a_device_with_ceilings_has_a_roofline_and_sizes_have_a_chart():
     """Where either is not known, there is no chart of it; one size is no line."""
     titles = ("<title>Roofline</title>", "<title>Time over size</title>")
-    found = of_sizes(report_pb2.CLOCK_DEVICE_EVENTS)
-    assert all(title in report_file(found) for title in titles)
+    submission = of_sizes(report_pb2.CLOCK_DEVICE_EVENTS)
+    assert all(title in report_file(submission) for title in titles)
     assert [title in report_file(graded()) for title in titles] == [True, False]
-    found.report.environment.ceilings.clear()
-    assert [title in report_file(found) for title in titles] == [False, True]
-    found.report.measurements[0].ClearField("declared_work")
-    assert not any(title in report_file(found) for title in titles)
+    submission.report.environment.ceilings.clear()
+    assert [title in report_file(submission) for title in titles] == [False, True]
+    submission.report.measurements[0].ClearField("declared_work")
+    assert not any(title in report_file(submission) for title in titles)
 
 
 def test_no_table_of_an_emulated_device_has_columns_of_dashes():
@@ -333,11 +333,11 @@ def test_no_table_of_an_emulated_device_has_columns_of_dashes():
 
 
 def test_judgements_are_listed_where_there_are_several():
-    found = graded()
-    found.judgements.add(sequence=1, verdict=report_pb2.VERDICT_WRONG_ANSWER)
-    assert "Judgements" not in report_file(found)
-    found.judgements.add(sequence=2, verdict=report_pb2.VERDICT_ACCEPTED)
-    assert '<th scope="row" class="bad">WRONG_ANSWER</th>' in report_file(found) and "Judgements" in report_file(found)
+    submission = graded()
+    submission.judgements.add(sequence=1, verdict=report_pb2.VERDICT_WRONG_ANSWER)
+    assert "Judgements" not in report_file(submission)
+    submission.judgements.add(sequence=2, verdict=report_pb2.VERDICT_ACCEPTED)
+    assert '<th scope="row" class="bad">WRONG_ANSWER</th>' in report_file(submission) and "Judgements" in report_file(submission)
 
 
 def test_no_sentence_is_in_a_table_that_scrolls():

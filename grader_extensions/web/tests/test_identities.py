@@ -103,16 +103,16 @@ def good(tmp_path):
 
 def test_settings_name_a_provider(good):
     """Called by its host, where no name is given; its secret is in no text about it."""
-    found = identity_provider(Settings(**good))
-    assert (found.name, found.issuer, found.public_url) == ("login.example.org", ISSUER, "https://grader.example.org")
-    assert found.client_secret == "the secret" and "the secret" not in repr(found)
+    provider = identity_provider(Settings(**good))
+    assert (provider.name, provider.issuer, provider.public_url) == ("login.example.org", ISSUER, "https://grader.example.org")
+    assert provider.client_secret == "the secret" and "the secret" not in repr(provider)
     assert identity_provider(Settings(**good, oidc_name="Example")).name == "Example"
     assert identity_provider(Settings()) is None
 
 
 def test_the_doctor_looks_at_the_settings(good, tmp_path):
     """As the server itself would, and says what to register there; without a provider there is nothing to say."""
-    (sign_in,) = (one for one in doctor.look(Settings(**good, state_dir=tmp_path)) if one.name == "sign-in")
+    (sign_in,) = (finding for finding in doctor.look(Settings(**good, state_dir=tmp_path)) if finding.name == "sign-in")
     assert sign_in.standing is doctor.CheckupStatus.OK and "https://grader.example.org/sign-in/provider/callback" in sign_in.detail
     good["oidc_client_secret_file"].chmod(0o644)
     assert [(name, wrong) for name, _, wrong in ReportCommands().checkups(Settings(**good))] == [("sign-in", True)]
@@ -155,9 +155,9 @@ def test_a_secret_that_everybody_can_read_is_refused(good, mode, fine):
 @pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines", b"\xff", b"x" * 5000])
 def test_a_file_without_one_line_is_no_secret(good, content):
     good["oidc_client_secret_file"].write_bytes(content)
-    with pytest.raises(SettingsInvalid, match="one line of ASCII") as found:
+    with pytest.raises(SettingsInvalid, match="one line of ASCII") as refusal:
         identity_provider(Settings(**good))
-    assert "two" not in str(found.value) and "xxx" not in str(found.value)
+    assert "two" not in str(refusal.value) and "xxx" not in str(refusal.value)
     good["oidc_client_secret_file"].unlink()
     with pytest.raises(SettingsInvalid, match="can't read"):
         identity_provider(Settings(**good))

@@ -75,12 +75,12 @@ async def test_a_user_of_the_provider_gets_a_session(open_provider_site):
 async def test_what_goes_to_the_provider_is_what_openid_connect_asks_for(open_provider_site):
     """A code with PKCE; state, nonce and challenge of 256 bits, new each time; and the redirect to the public address, whatever Host."""
     async with open_provider_site() as (_here, ann, _provider):
-        found = [{name: value for name, (value,) in parse_qs(urlsplit(await began(ann)).query).items()} for _ in range(2)]
-        for one in found:
-            assert one["response_type"] == "code" and one["code_challenge_method"] == "S256" and one["client_id"] == CLIENT_ID
-            assert one["redirect_uri"] == f"{PUBLIC_URL}{CALLBACK}"
-        made = [one[name] for one in found for name in ("state", "nonce", "code_challenge")]
-        assert len(set(made)) == 6 and all(len(base64.urlsafe_b64decode(one + "=")) == 32 for one in made)
+        queries = [{name: value for name, (value,) in parse_qs(urlsplit(await began(ann)).query).items()} for _ in range(2)]
+        for query in queries:
+            assert query["response_type"] == "code" and query["code_challenge_method"] == "S256" and query["client_id"] == CLIENT_ID
+            assert query["redirect_uri"] == f"{PUBLIC_URL}{CALLBACK}"
+        values = [parameters[name] for parameters in queries for name in ("state", "nonce", "code_challenge")]
+        assert len(set(values)) == 6 and all(len(base64.urlsafe_b64decode(value + "=")) == 32 for value in values)
         answer, _ = await ann.get(BEGIN, Host="localhost:5", **SAME_SITE)
         assert parse_qs(urlsplit(answer.headers["Location"]).query)["redirect_uri"] == [f"{PUBLIC_URL}{CALLBACK}"]
 
@@ -239,8 +239,8 @@ async def test_nobody_signs_in_over_a_connection_that_others_can_read(open_provi
     async with open_provider_site() as (_, ann, _provider):
         path, plain = await allowed_by(ann.session, await began(ann)), {"Host": "grader.example"}
         assert BEGIN not in (await ann.get("/sign-in", **plain))[1]
-        for one in (BEGIN, path):
-            answer, text = await ann.get(one, **plain)
+        for address in (BEGIN, path):
+            answer, text = await ann.get(address, **plain)
             assert answer.status == 403 and "not encrypted" in text
 
 
@@ -268,14 +268,14 @@ async def test_an_answer_says_which_provider_it_is_of(open_provider_site, issuer
 
 
 BROKEN = {
-    "down": lambda one: setattr(one, "down", True),
-    "another issuer's document": lambda one: one.discovery.update(issuer="https://evil.example"),
-    "an endpoint in plain text": lambda one: one.discovery.update(token_endpoint="http://evil.example/token"),
-    "no endpoint": lambda one: one.discovery.update(authorization_endpoint=None),
-    "keys in plain text": lambda one: one.discovery.update(jwks_uri="http://evil.example/keys"),
-    "no keys": lambda one: one.discovery.update(jwks_uri=f"{one.url}/.well-known/openid-configuration"),
-    "a host that has no name": lambda one: one.discovery.update(jwks_uri=f"https://{'x' * 64}.example/keys"),
-    "no way to send the secret": lambda one: one.discovery.update(token_endpoint_auth_methods_supported=["tls_client_auth"]),
+    "down": lambda provider: setattr(provider, "down", True),
+    "another issuer's document": lambda provider: provider.discovery.update(issuer="https://evil.example"),
+    "an endpoint in plain text": lambda provider: provider.discovery.update(token_endpoint="http://evil.example/token"),
+    "no endpoint": lambda provider: provider.discovery.update(authorization_endpoint=None),
+    "keys in plain text": lambda provider: provider.discovery.update(jwks_uri="http://evil.example/keys"),
+    "no keys": lambda provider: provider.discovery.update(jwks_uri=f"{provider.url}/.well-known/openid-configuration"),
+    "a host that has no name": lambda provider: provider.discovery.update(jwks_uri=f"https://{'x' * 64}.example/keys"),
+    "no way to send the secret": lambda provider: provider.discovery.update(token_endpoint_auth_methods_supported=["tls_client_auth"]),
 }
 
 
@@ -288,10 +288,10 @@ async def test_a_provider_that_is_down_or_wrong_gives_one_sentence(open_provider
         with structlog.testing.capture_logs() as logged:
             answer, text = await ann.get(BEGIN, **SAME_SITE)
         assert refused(answer, text, 503) and "Example does not answer as it should. Try again in a few minutes" in text
-        assert [one["log_level"] for one in logged if one["event"] == "provider_sign_in_refused"] == ["warning"]
+        assert [event["log_level"] for event in logged if event["event"] == "provider_sign_in_refused"] == ["warning"]
         assert (await ann.sign_in(await key_of(here.ledger)))[0].status == 303
-        provider.down, provider.discovery, asked = False, {}, len(provider.asked)
-        assert (await ann.get(BEGIN, **SAME_SITE))[0].status == 503 and len(provider.asked) == asked
+        provider.down, provider.discovery, request_count = False, {}, len(provider.asked)
+        assert (await ann.get(BEGIN, **SAME_SITE))[0].status == 503 and len(provider.asked) == request_count
         here.clock.now += timedelta(seconds=5)
         assert (await sign_in(ann))[0].status == 200
 
@@ -307,16 +307,16 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("found", ANSWERS)
-async def test_a_provider_that_gives_no_token_gives_the_same_sentence(open_provider_site, found):
+@pytest.mark.parametrize("case", ANSWERS)
+async def test_a_provider_that_gives_no_token_gives_the_same_sentence(open_provider_site, case):
     """And no exception in the log."""
     async with open_provider_site() as (_, ann, provider):
-        url, provider.answer = await began(ann), ANSWERS[found]()
+        url, provider.answer = await began(ann), ANSWERS[case]()
         log.configure("json", level=0)
         with structlog.testing.capture_logs() as logged:
             answer, text = await ann.get(await allowed_by(ann.session, url), **BACK)
         assert refused(answer, text, 503) and "does not answer as it should" in text
-        assert "page_failed" not in {one["event"] for one in logged} and CLIENT_SECRET not in str(logged)
+        assert "page_failed" not in {event["event"] for event in logged} and CLIENT_SECRET not in str(logged)
 
 
 async def test_a_new_key_of_the_provider_is_found(open_provider_site):
@@ -374,13 +374,13 @@ async def test_the_policy_of_the_pages_is_as_narrow_as_before(open_provider_site
         policies = [answer.headers["Content-Security-Policy"], (await ann.get("/sign-in"))[0].headers["Content-Security-Policy"]]
         assert answer.headers["Referrer-Policy"] == "no-referrer"  # the code is in the page's address
         assert "form-action 'none'" in policies[0] and "form-action 'self';" in f"{policies[1]};" and provider.url not in str(policies)
-        assert all("script-src 'self';" in one and "unsafe" not in one for one in policies)
+        assert all("script-src 'self';" in policy and "unsafe" not in policy for policy in policies)
 
 
 async def test_without_a_provider_there_is_nothing_of_it(tmp_path):
     """No address, no link, no form for a key."""
     async with site(tmp_path) as here, reader(here.url()) as ann:
-        assert [(await ann.get(one))[0].status for one in (BEGIN, CALLBACK)] == [404, 404]
+        assert [(await ann.get(address))[0].status for address in (BEGIN, CALLBACK)] == [404, 404]
         assert "provider" not in (await ann.get("/sign-in"))[1]
         assert (await ann.post("/account/key"))[0].status in (404, 405)
 
@@ -431,9 +431,9 @@ def test_a_forged_token_is_refused(forge):
 
 def test_only_signatures_with_public_keys_are_taken():
     """Neither none nor a shared secret; and a symmetric key in the provider's document is left out."""
-    assert not [one for one in ALGORITHMS if one == "none" or one.startswith("HS")]
+    assert not [algorithm for algorithm in ALGORITHMS if algorithm == "none" or algorithm.startswith("HS")]
     assert not signing_keys({"keys": [modulus(KEY).as_dict(private=True), {"kty": "RSA"}, {"kty": "new"}, "x", None]}).keys
-    assert not any(signing_keys(one).keys for one in ({}, {"keys": 5}, {"keys": {}}, {"keys": None}))
+    assert not any(signing_keys(document).keys for document in ({}, {"keys": 5}, {"keys": {}}, {"keys": None}))
     assert [key.kid for key in public(KEY)] == ["first"]
 
 
@@ -534,11 +534,11 @@ async def test_revoking_the_key_of_a_user_s_sessions_ends_everything(open_provid
         assert (await here.gate.open_with(api_key)).user == user
         provider.claims |= {"sub": "bob", "email": "bob@example.org"}
         await sign_in(bob)
-        (session_key,) = [one for one in await here.ledger.keys.all() if one.user == user and one.note == "sign-in with Example"]
+        (session_key,) = [key for key in await here.ledger.keys.all() if key.user == user and key.note == "sign-in with Example"]
         await here.ledger.keys.revoke(session_key.key_id)
         here.gate._read_s = float("-inf")  # two seconds later
         assert await user_of(ann) == "" and await user_of(bob) != ""
-        assert not [one for one in await here.ledger.keys.all() if one.user == user and one.valid(here.clock.now)]
+        assert not [key for key in await here.ledger.keys.all() if key.user == user and key.valid(here.clock.now)]
         provider.claims |= {"sub": "248289761001"}
         answer, text = await sign_in(ann)
         assert refused(answer, text) and f"An administrator has ended the access of {user}" in text
@@ -548,17 +548,17 @@ async def test_a_user_makes_one_api_key_and_replaces_it(open_provider_site):
     """Shown once, for thirty days, with the scopes of the session; the one before is revoked."""
     async with open_provider_site() as (here, ann, _provider):
         await sign_in(ann)
-        user, made = await user_of(ann), []
+        user, api_keys = await user_of(ann), []
         for _ in range(2):
             answer, text = await ann.post("/account/key", await ann.hidden("/account"))
             assert answer.status == 200 and answer.headers["Cache-Control"] == "no-store" and "shown this once" in text
-            made.append(key_shown(text))
+            api_keys.append(key_shown(text))
         _, text = await ann.get("/account")
-        assert made[1].split("_")[1] in text and not any(one in text for one in made) and "Replace the API key" in text
+        assert api_keys[1].split("_")[1] in text and not any(key_text in text for key_text in api_keys) and "Replace the API key" in text
         here.gate._read_s = float("-inf")
-        caller = await here.gate.open_with(made[1])
+        caller = await here.gate.open_with(api_keys[1])
         assert (caller.user, caller.scopes) == (user, {Scope.SUBMIT, Scope.READ}) and caller.expire_time == here.clock.now + API_KEY_LASTS
-        (first,) = [one for one in await here.ledger.keys.all() if one.key_id == made[0].split("_")[1]]
+        (first,) = [key for key in await here.ledger.keys.all() if key.key_id == api_keys[0].split("_")[1]]
         assert first.revoke_time is not None
 
 
@@ -583,14 +583,14 @@ async def test_a_server_with_these_options_takes_what_the_user_submits(settings,
     secret.write_text(CLIENT_SECRET)
     secret.chmod(0o600)
     async with fake_provider(lambda: datetime.now(UTC)) as provider:
-        given = {
+        options = {
             "web": "127.0.0.1:0", "auth": "keys", "public_url": PUBLIC_URL, "oidc_issuer": provider.url, "oidc_client_id": CLIENT_ID,
             "oidc_client_secret_file": secret, "oidc_name": "Example", "oidc_allow": ("@example.org",),
         }  # fmt: skip
-        async with serving(settings.model_copy(update=given), fakes.wiring()) as running, reader(f"http://{running.web_address}") as ann:
+        async with serving(settings.model_copy(update=options), fakes.wiring()) as running, reader(f"http://{running.web_address}") as ann:
             await sign_in(ann)
             _, text = await ann.post("/account/key", await ann.hidden("/account"))
             async with GraderClient(running.address, key=key_shown(text)) as client:
-                made = await client.submit(kernel("accept"))
-                assert (await client.get_submission(made.name)).user == await user_of(ann) != ""
-            assert made.name.rpartition("/")[2] in (await ann.get("/submissions"))[1]
+                submission = await client.submit(kernel("accept"))
+                assert (await client.get_submission(submission.name)).user == await user_of(ann) != ""
+            assert submission.name.rpartition("/")[2] in (await ann.get("/submissions"))[1]

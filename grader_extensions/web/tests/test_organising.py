@@ -59,8 +59,8 @@ class Organised:
 
     async def entry(self, client, kernel):
         """A submission of this client's that is on the board."""
-        made = await client.submit(kernel("accept", mode=wire.Mode.RANKED, competition_id="one"))
-        return [event async for event in client.watch(made.name)][-1].submission
+        submission = await client.submit(kernel("accept", mode=wire.Mode.RANKED, competition_id="one"))
+        return [event async for event in client.watch(submission.name)][-1].submission
 
     async def page(self, path, user=""):
         if not user:
@@ -79,70 +79,70 @@ async def organised(settings, place):
     file.write_text(toml("one"))
     there = settings.model_copy(update={"competitions": (file.parent,), "web": "127.0.0.1:0", "auth": "keys"})
     async with serving(there, fakes.wiring()) as running:
-        made = Organised(running, there, file)
-        async with made.stack:
-            yield made
+        competition = Organised(running, there, file)
+        async with competition.stack:
+            yield competition
 
 
 async def on_board(client):
-    return [one.user for one in (await Calls(client).get_leaderboard("competitions/one", problem="problems/sum")).entries]
+    return [entry.user for entry in (await Calls(client).get_leaderboard("competitions/one", problem="problems/sum")).entries]
 
 
 async def test_an_owner_withdraws_and_only_an_administrator_undoes_it(organised, kernel):
     """The submission says by whom and why, to those who see it; nobody else learns that it is there."""
     alice, bob, root = [await organised.client(name) for name in PEOPLE]
-    made = await organised.entry(alice, kernel)
+    entry = await organised.entry(alice, kernel)
     assert await on_board(bob) == ["alice"]
     with pytest.raises(errors.SubmissionNotFound):
-        await Calls(bob).withdraw(made.name)
-    withdrawn = (await Calls(alice).withdraw(made.name, reason="measured the wrong one")).withdrawal
+        await Calls(bob).withdraw(entry.name)
+    withdrawn = (await Calls(alice).withdraw(entry.name, reason="measured the wrong one")).withdrawal
     assert (withdrawn.user, withdrawn.reason) == ("alice", "measured the wrong one") and await on_board(bob) == []
     for client in (alice, root):
-        assert (await client.get_submission(made.name)).withdrawal == withdrawn
+        assert (await client.get_submission(entry.name)).withdrawal == withdrawn
         (listed,) = (await client.list_submissions(competition="competitions/one")).submissions
         assert listed.withdrawal == withdrawn
     with pytest.raises(errors.PermissionDenied):
-        await Calls(alice).restore(made.name)
-    assert not (await Calls(root).restore(made.name, reason="asked by mail")).HasField("withdrawal") and await on_board(bob) == ["alice"]
+        await Calls(alice).restore(entry.name)
+    assert not (await Calls(root).restore(entry.name, reason="asked by mail")).HasField("withdrawal") and await on_board(bob) == ["alice"]
     actions = (await Calls(root).list_competition_actions("competitions/one")).actions
-    assert [(one.action, one.user) for one in actions] == [("restored", "root"), ("withdrawn", "alice")]
+    assert [(action.action, action.user) for action in actions] == [("restored", "root"), ("withdrawn", "alice")]
 
 
 async def test_an_administrator_says_why_somebody_elses_is_withdrawn(organised, kernel):
     """Their own need no reason."""
     alice, _, root = [await organised.client(name) for name in PEOPLE]
-    made, own = await organised.entry(alice, kernel), await organised.entry(root, kernel)
+    submission, own_submission = await organised.entry(alice, kernel), await organised.entry(root, kernel)
     with pytest.raises(errors.InvalidRequest, match="reason: is missing; say why"):
-        await Calls(root).withdraw(made.name)
+        await Calls(root).withdraw(submission.name)
     assert await on_board(alice) == ["alice", "root"]
-    await Calls(root).withdraw(own.name)
-    await Calls(root).withdraw(made.name, reason="replays outputs")
+    await Calls(root).withdraw(own_submission.name)
+    await Calls(root).withdraw(submission.name, reason="replays outputs")
     assert await on_board(alice) == []
 
 
 async def test_who_withdraws_hides_nothing(tmp_path):
     """Where everybody sees all sources after the end, also those of what was withdrawn; before it nobody else does, as always."""
     async with site(tmp_path, visibility="after_end") as here:
-        made = await here.enter("ann", 2.0)
+        entry_id = await here.enter("ann", 2.0)
         await here.enter("bob", 1.5)
-        await LedgerActions(here.ledger).withdraw(made, here.competitions.get("spring"), Caller(user="ann", scopes=frozenset()), "")
+        await LedgerActions(here.ledger).withdraw(entry_id, here.competitions.get("spring"), Caller(user="ann", scopes=frozenset()), "")
         for now, status in ((START, 404), (END, 200)):
             here.clock.now = now
             async with aiohttp.ClientSession() as session:
-                for path in (f"/submissions/{made}", f"/submissions/{made}/sources"):
+                for path in (f"/submissions/{entry_id}", f"/submissions/{entry_id}/sources"):
                     async with session.get(here.url(path)) as answer:
                         assert answer.status == status, path
                 async with session.get(here.url("/competitions/spring?problem=sum")) as answer:
-                    assert "bob" in (text := await answer.text()) and "ann" not in text and made not in text
+                    assert "bob" in (text := await answer.text()) and "ann" not in text and entry_id not in text
 
 
 async def test_pages_say_that_a_submission_is_withdrawn(organised, kernel):
     """Its own page and the list of its owner's, to those to whom they are shown. The board has no row of it."""
     alice, root = await organised.client("alice"), await organised.client("root")
-    made = await organised.entry(alice, kernel)
-    path = f"/submissions/{made.name.rpartition('/')[2]}"
+    submission = await organised.entry(alice, kernel)
+    path = f"/submissions/{submission.name.rpartition('/')[2]}"
     assert "Withdrawn" not in (await organised.page(path, "alice"))[1]  # the control
-    await Calls(root).withdraw(made.name, reason="replays <b>outputs</b>")
+    await Calls(root).withdraw(submission.name, reason="replays <b>outputs</b>")
     status, text = await organised.page(path, "alice")
     assert status == 200 and "Withdrawn by the administrator root" in text and "replays &lt;b&gt;outputs&lt;/b&gt;" in text
     assert "withdrawn by the administrator root" in (await organised.page("/submissions", "alice"))[1]
@@ -158,8 +158,8 @@ async def test_a_banned_user_is_refused_with_every_key_and_off_the_board(organis
     second = await organised.client("alice", await organised.key("alice"))
     await organised.entry(alice, kernel)
     await organised.entry(bob, kernel)
-    made = await Calls(root).ban_user("competitions/one", "alice", reason="copied <i>a</i> kernel")
-    assert (made.submission_count, made.administrator) == (1, "root") and await on_board(bob) == ["bob"] == await on_board(root)
+    ban = await Calls(root).ban_user("competitions/one", "alice", reason="copied <i>a</i> kernel")
+    assert (ban.submission_count, ban.administrator) == (1, "root") and await on_board(bob) == ["bob"] == await on_board(root)
     for client in (alice, second):
         with pytest.raises(errors.UserBanned, match="banned from competition 'one': copied <i>a</i> kernel"):
             await client.submit(kernel("accept", mode=wire.Mode.TEST, competition_id="one"))
@@ -177,7 +177,7 @@ async def test_a_banned_user_is_refused_with_every_key_and_off_the_board(organis
         assert "banned" not in str(await Calls(client).get_competition("competitions/one"))
     for path in ("/", "/competitions/one"):
         assert "copied" not in (await organised.page(path))[1] + (await organised.page(path, "bob"))[1]
-    assert [one.user for one in (await Calls(root).list_bans("competitions/one")).bans] == ["alice"]
+    assert [entry.user for entry in (await Calls(root).list_bans("competitions/one")).bans] == ["alice"]
     assert await Calls(root).lift_ban("competitions/one", "alice") and not await Calls(root).lift_ban("competitions/one", "alice")
     assert sorted(await on_board(bob)) == ["alice", "bob"]
     await organised.entry(second, kernel)
@@ -238,7 +238,7 @@ async def test_one_broken_file_changes_nothing(organised, kernel, broken):
     after = await Calls(root).list_competitions()
     assert after == before and len(after.competitions) == 1
     bad.unlink()
-    assert [one.competition for one in (await Calls(root).reload_competitions()).changes] == [
+    assert [change.competition for change in (await Calls(root).reload_competitions()).changes] == [
         "competitions/one",
         "competitions/two",
     ]  # the control
@@ -248,7 +248,7 @@ async def test_a_reload_tells_no_secret(organised):
     """Neither where it is refused, nor where a competition to come has another seed and other sizes."""
     root = await organised.client("root")
     secret = 'secret_seed = "{}"\n[[secret]]\nproblem = "sum"\naxes = {{ n = {} }}\n'
-    for refused, text in ((True, toml("one", more=secret.format("ab" * 16, 987654))), (False, toml("later", 5, 6))):
+    for refused, text in ((True, toml("one", extra=secret.format("ab" * 16, 987654))), (False, toml("later", 5, 6))):
         place = organised.file if refused else organised.file.parent / "later" / "competition.toml"
         place.parent.mkdir(exist_ok=True)
         if refused:
@@ -262,14 +262,14 @@ async def test_a_reload_tells_no_secret(organised):
             for name, content in (("one", toml("one")), ("later", text)):
                 (organised.file.parent / name).mkdir(exist_ok=True)
                 (organised.file.parent / name / "competition.toml").write_text(content)
-            assert [one.kind for one in (await Calls(root).reload_competitions()).changes] == [
+            assert [change.kind for change in (await Calls(root).reload_competitions()).changes] == [
                 competition_pb2.COMPETITION_CHANGE_KIND_ADDED
             ]
-            place.write_text(toml("later", 5, 6, more=secret.format("cd" * 16, 123457)))
+            place.write_text(toml("later", 5, 6, extra=secret.format("cd" * 16, 123457)))
             answer = await Calls(root).reload_competitions()
             assert {key.key for key in answer.changes[0].keys} == {"secret", "secret_seed"}
             actions = await Calls(root).list_competition_actions("competitions/later")
-            assert not any(one in f"{answer}{actions}" for one in ("123457", "cdcd"))
+            assert not any(secret_text in f"{answer}{actions}" for secret_text in ("123457", "cdcd"))
 
 
 class SlowLedger:
@@ -300,7 +300,7 @@ async def test_a_reload_whose_caller_goes_away_is_recorded_and_done(place):
     await asyncio.sleep(0)
     ledger.told.set()
     await asyncio.wait([reloading])
-    assert reloading.cancelled() and [one.title for one in competitions.all()] == ["Another title"]
+    assert reloading.cancelled() and [competition.title for competition in competitions.all()] == ["Another title"]
     assert [(row["competition_id"], row["reason"]) for row in ledger.written] == [("one", "changed; title: T -> Another title")]
 
 

@@ -23,17 +23,17 @@ async def test_the_list_has_ones_own_submissions_newest_first(open_signed_site):
     async with open_signed_site() as (here, ann):
         await ann.sign_in(await key_of(here.ledger))
         assert "There are no submissions yet." in (await ann.get("/submissions"))[1]
-        made = [await here.enter("ann", 2.0), await here.enter("ann", 1.5, problem_id="other"), await here.enter("bob", 3.0)]
+        ids = [await here.enter("ann", 2.0), await here.enter("ann", 1.5, problem_id="other"), await here.enter("bob", 3.0)]
         waits = (await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())).submission_id
         _, text = await ann.get("/submissions")
-        assert IDS.findall(text) == [waits, made[1], made[0]] and "bob" not in text
+        assert IDS.findall(text) == [waits, ids[1], ids[0]] and "bob" not in text
         for part in ("ACCEPTED", "QUEUED", "2x (1.96..2.04) over eager", "ranked", "2026-05-01 00:00 UTC"):
             assert part in text
-        for query, found in (
-            ("problem=other", [made[1]]), ("verdict=ACCEPTED", [made[1], made[0]]), ("verdict=WRONG_ANSWER", []),
-            ("verdict=x", [waits, made[1], made[0]]), ("before=x", [waits, made[1], made[0]]), ("users=all", [waits, made[1], made[0]]),
+        for query, expected in (
+            ("problem=other", [ids[1]]), ("verdict=ACCEPTED", [ids[1], ids[0]]), ("verdict=WRONG_ANSWER", []),
+            ("verdict=x", [waits, ids[1], ids[0]]), ("before=x", [waits, ids[1], ids[0]]), ("users=all", [waits, ids[1], ids[0]]),
         ):  # fmt: skip
-            assert IDS.findall((await ann.get(f"/submissions?{query}"))[1]) == found, query
+            assert IDS.findall((await ann.get(f"/submissions?{query}"))[1]) == expected, query
         _, text = await ann.get('/submissions?problem="><script>')
         assert "<script>" not in text and "There are no such submissions." in text
 
@@ -42,11 +42,11 @@ async def test_the_list_has_pages(open_signed_site):
     """With the filter kept; from the last one there is a way to the first."""
     async with open_signed_site() as (here, ann):
         await ann.sign_in(await key_of(here.ledger))
-        made = [(await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())).submission_id for _ in range(PAGE_SIZE + 3)]
+        ids = [(await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())).submission_id for _ in range(PAGE_SIZE + 3)]
         _, text = await ann.get("/submissions?problem=sum")
         (older,) = re.findall(r'<a rel="next" href="(\?problem=sum&amp;before=\d+)">Older', text)
         _, rest = await ann.get(f"/submissions{older.replace('&amp;', '&')}")
-        assert IDS.findall(text) + IDS.findall(rest) == made[::-1]
+        assert IDS.findall(text) + IDS.findall(rest) == ids[::-1]
         assert '<a href="?problem=sum">Newest</a>' in rest and "Older" not in rest and "Newest" not in text
 
 
@@ -54,10 +54,10 @@ async def test_an_administrator_may_ask_for_everybodys(open_signed_site):
     """One's own are first, as for everybody."""
     async with open_signed_site() as (here, root):
         await root.sign_in(await key_of(here.ledger, "root", tuple(Scope)))
-        made = [await here.enter("root", 2.0), await here.enter("bob", 1.5)]
-        assert IDS.findall((await root.get("/submissions"))[1]) == made[:1]
+        ids = [await here.enter("root", 2.0), await here.enter("bob", 1.5)]
+        assert IDS.findall((await root.get("/submissions"))[1]) == ids[:1]
         _, text = await root.get("/submissions?users=all")
-        assert IDS.findall(text) == made[::-1] and "<bdi>bob</bdi>" in text
+        assert IDS.findall(text) == ids[::-1] and "<bdi>bob</bdi>" in text
 
 
 async def test_who_has_not_signed_in_is_asked_to(open_signed_site):
@@ -72,8 +72,8 @@ async def test_who_has_not_signed_in_is_asked_to(open_signed_site):
 async def test_a_server_without_keys_lists_everything(open_signed_site):
     """To this host only, as its other pages."""
     async with open_signed_site(open_server=True) as (here, anybody):
-        made = await here.enter("ann", 2.0)
-        assert IDS.findall((await anybody.get("/submissions"))[1]) == [made]
+        submission_id = await here.enter("ann", 2.0)
+        assert IDS.findall((await anybody.get("/submissions"))[1]) == [submission_id]
         assert (await anybody.get("/submissions", Host="grader.example"))[0].status == 404
 
 
@@ -83,9 +83,9 @@ async def test_ones_own_files_are_handed_out(open_signed_site):
     async with open_signed_site(artifacts=files) as (here, ann), reader(here.url()) as bob:
         for browser, name in ((ann, "ann"), (bob, "bob")):
             await browser.sign_in(await key_of(here.ledger, name))
-        made = await here.enter("ann", 2.0)
-        answers = [(await browser.get(f"/submissions/{made}/artifacts/trace.json"))[0] for browser in (ann, bob)]
-        assert [one.status for one in answers] == [200, 404] and files.asked == ["ann", "bob"]
+        submission_id = await here.enter("ann", 2.0)
+        answers = [(await browser.get(f"/submissions/{submission_id}/artifacts/trace.json"))[0] for browser in (ann, bob)]
+        assert [answer.status for answer in answers] == [200, 404] and files.asked == ["ann", "bob"]
         assert "attachment" in answers[0].headers["Content-Disposition"] and answers[0].headers["Cache-Control"] == "private, no-store"
 
 
@@ -113,12 +113,12 @@ async def test_an_administrator_may_see_a_board_without_its_freeze(open_signed_s
         here.clock.now = FREEZE + timedelta(seconds=2)
         await ann.sign_in(await key_of(here.ledger))
         await root.sign_in(await key_of(here.ledger, "root", tuple(Scope)))
-        path, seen = "/competitions/spring?problem=sum&unfrozen=1", []
+        path, shown = "/competitions/spring?problem=sum&unfrozen=1", []
         for browser in (ann, root):
-            texts = [(await browser.get(one))[1] for one in (path.partition("&")[0], path)]
-            seen.append(["<bdi>late</bdi>" in one for one in texts])
+            texts = [(await browser.get(address))[1] for address in (path.partition("&")[0], path)]
+            shown.append(["<bdi>late</bdi>" in page for page in texts])
             assert ("As administrators see it" in texts[0]) is (browser is root) and "The board is frozen" in texts[0]
-        assert seen == [[False, False], [False, True]]
+        assert shown == [[False, False], [False, True]]
         here.clock.now = END
         _, text = await ann.get(path)
         assert "<bdi>late</bdi>" in text and "The board is frozen" not in text
@@ -128,7 +128,7 @@ async def test_an_administrator_may_see_a_board_without_its_freeze(open_signed_s
 async def test_a_stream_ends_with_the_session(open_signed_site, ends):
     """Without an end event, so that the browser asks again, and is refused."""
     async with open_signed_site() as (here, ann):
-        made, key = await here.ledger.keys.create("ann", frozenset({Scope.READ}))
+        key_record, key = await here.ledger.keys.create("ann", frozenset({Scope.READ}))
         await ann.sign_in(key)
         waits = (await here.ledger.submit(fakes.new_submission(user="ann"), fakes.problem())).submission_id
         path = here.url(f"/submissions/{waits}/events")
@@ -136,7 +136,7 @@ async def test_a_stream_ends_with_the_session(open_signed_site, ends):
             async with session.get(path) as answer:
                 assert answer.status == 200 and b"retry" in await answer.content.readline()
                 if ends == "revoked":
-                    await here.ledger.keys.revoke(made.key_id)
+                    await here.ledger.keys.revoke(key_record.key_id)
                 else:
                     await ann.sign_out()
                 async with asyncio.timeout(LIMIT_S):

@@ -26,9 +26,9 @@ BOARD = "/competitions/spring"
 
 def rows(text):
     """Cells of a page's tables, as text."""
-    found = re.findall(r"<tr>(.*?)</tr>", text, re.S)
+    table_rows = re.findall(r"<tr>(.*?)</tr>", text, re.S)
     strip = lambda cell: " ".join(html.unescape(re.sub(r"<[^>]+>", " ", cell)).split())  # noqa: E731
-    return [[strip(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)] for row in found]
+    return [[strip(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)] for row in table_rows]
 
 
 async def test_a_board_shows_ranks_scores_intervals_and_ties(open_site):
@@ -37,11 +37,11 @@ async def test_a_board_shows_ranks_scores_intervals_and_ties(open_site):
         for user, score in (("ann", 2.0), ("bob", 1.99), ("cyd", 1.5), ("dan", 3.0)):
             await here.enter(user, score)
         _, text = await here.get(f"{BOARD}?problem=sum")
-        found = [row[:4] for row in rows(text) if row and row[0] and row[0][0].isdigit()]
-        assert [row[:3] for row in found] == [
+        entries = [row[:4] for row in rows(text) if row and row[0] and row[0][0].isdigit()]
+        assert [row[:3] for row in entries] == [
             ["1", "dan", "3.00x"], ["2 tie", "ann", "2.00x"], ["2 tie", "bob", "1.99x"], ["4", "cyd", "1.50x"],
         ]  # fmt: skip
-        assert found[0][3] == "2.94x to 3.06x"
+        assert entries[0][3] == "2.94x to 3.06x"
         assert "Practice" not in text and "H200" in text
 
 
@@ -74,7 +74,7 @@ async def test_a_board_has_gap_language_and_number_of_entries(open_site):
 def test_a_column_of_scores_has_one_unit_and_one_number_of_decimals(kind, values, shown):
     """Trailing zeros stay, so that digits are below each other."""
     figure = views.score_column(values, kind)
-    assert [figure(one) for one in values] == shown
+    assert [figure(score) for score in values] == shown
 
 
 def test_a_gap_is_to_the_first():
@@ -87,8 +87,8 @@ async def test_sources_have_line_numbers_with_anchors(open_site):
     """Line 2 of the first file is at #L2, that of the second at #F2L2; a text that looks like markup is text."""
     async with open_site(open_server=True) as here:
         files = (SourceFile(path="a.cu", content="one\n<b>two</b>\n"), SourceFile(path="b.cuh", content="x\ny\n"))
-        made = await here.enter("ann", 2.0, sources=files)
-        for path in (f"/submissions/{made}/sources", f"/submissions/{made}"):
+        submission_id = await here.enter("ann", 2.0, sources=files)
+        for path in (f"/submissions/{submission_id}/sources", f"/submissions/{submission_id}"):
             _, text = await here.get(path)
             assert '<tr id="L2"><td class="line-number"><a href="#L2" aria-label="2" tabindex="-1"></a></td>' in text
             assert 'id="F2L2"' in text and 'href="#F2L2"' in text and "<b>two" not in text and "b.cuh" in text
@@ -112,11 +112,11 @@ def test_boards_have_pages():
     """Fifty entries each, and ranks go on."""
     competition = Competition(competition_id="c", title="", problem_ids=("p",), start_time=START, end_time=END)
     standings = [standing(f"user{number:02}", 100.0 - number) for number in range(53)]
-    found = leaderboard.board(competition, standings, problem_id="p")
-    first, second = (views.board(competition, found, START, {}, {}, page=page) for page in (1, 2))
-    assert [one["rank"] for one in first["entries"] + second["entries"]] == list(range(1, 54))
+    board = leaderboard.board(competition, standings, problem_id="p")
+    first, second = (views.board(competition, board, START, {}, {}, page=page) for page in (1, 2))
+    assert [entry["rank"] for entry in first["entries"] + second["entries"]] == list(range(1, 54))
     assert len(second["entries"]) == 3 and second["place"].pages == 2
-    assert views.board(competition, found, START, {}, {}, page=99)["entries"] == []
+    assert views.board(competition, board, START, {}, {}, page=99)["entries"] == []
 
 
 def standing(user, score):
@@ -141,8 +141,8 @@ async def test_what_is_not_graded_has_a_page_too(open_site):
         waiting = await here.ledger.submit(fakes.new_submission(), fakes.problem())
         _, text = await here.get(f"/submissions/{waiting.submission_id}")
         assert "queued" in text and "ACCEPTED" not in text
-        held = await here.ledger.lease("w", ttl_s=30)
-        await here.ledger.release(held, Failure(reason="SANDBOX_BROKEN", message="no <b>box</b>", final=True))
+        lease = await here.ledger.lease("w", ttl_s=30)
+        await here.ledger.release(lease, Failure(reason="SANDBOX_BROKEN", message="no <b>box</b>", final=True))
         _, text = await here.get(f"/submissions/{waiting.submission_id}")
         assert "the grader failed" in text and "no &lt;b&gt;box&lt;/b&gt;" in text
 
@@ -150,28 +150,28 @@ async def test_what_is_not_graded_has_a_page_too(open_site):
 async def test_a_report_shows_verdict_times_log_and_history(open_site):
     """All that a reader needs of a submission, on one page; samples are drawn."""
     async with open_site(open_server=True) as here:
-        made = await here.enter(
+        submission_id = await here.enter(
             "ann", 2.0, build=replace(fakes.report().build, log="ptxas info : 32 registers"), output="hello from the kernel"
         )
-        _, text = await here.get(f"/submissions/{made}")
-        for said in ("ACCEPTED", "Right.", "ann", "ptxas info", "n64", "2x (1.96..2.04)", "H200"):
-            assert said in text, said
+        _, text = await here.get(f"/submissions/{submission_id}")
+        for phrase in ("ACCEPTED", "Right.", "ann", "ptxas info", "n64", "2x (1.96..2.04)", "H200"):
+            assert phrase in text, phrase
         assert "hello from the kernel" not in text  # of a competition
         assert text.count('class="dots mark-') == 3 and text.count('class="median') == 3
-        _, sources = await here.get(f"/submissions/{made}/sources")
+        _, sources = await here.get(f"/submissions/{submission_id}/sources")
         assert "grade: accept" in sources and "kernel.cu" in sources
 
 
 async def test_sources_that_are_kept_no_longer_are_said(open_site):
     """Instead of the link to them, which is there before."""
-    said = "Its sources are kept no longer."
+    sentence = "Its sources are kept no longer."
     async with open_site(open_server=True) as here:
-        made = await here.enter("ann", 2.0)
-        _, before = await here.get(f"/submissions/{made}")
+        submission_id = await here.enter("ann", 2.0)
+        _, before = await here.get(f"/submissions/{submission_id}")
         await Retention(here.ledger, NoCompetitions()).remove_sources(here.clock.now + timedelta(days=1), ["spring"])
-        _, after = await here.get(f"/submissions/{made}")
-        assert "/sources" in before and said not in before
-        assert "/sources" not in after and said in after and "ACCEPTED" in after
+        _, after = await here.get(f"/submissions/{submission_id}")
+        assert "/sources" in before and sentence not in before
+        assert "/sources" not in after and sentence in after and "ACCEPTED" in after
 
 
 async def test_secret_workloads_are_on_no_page(open_site):
@@ -179,8 +179,8 @@ async def test_secret_workloads_are_on_no_page(open_site):
     async with open_site(open_server=True) as here:
         hidden = (timed_hidden("secret33"), timed_hidden("secret-1"))
         trials = (fakes.trial(), fakes.trial("secret33", hidden=True), fakes.trial("secret-1", hidden=True))
-        made = await here.enter("ann", 2.0, trials=trials, measurements=hidden)
-        for path in (BOARD, f"{BOARD}?problem=sum", f"/submissions/{made}", f"/submissions/{made}/sources", "/"):
+        submission_id = await here.enter("ann", 2.0, trials=trials, measurements=hidden)
+        for path in (BOARD, f"{BOARD}?problem=sum", f"/submissions/{submission_id}", f"/submissions/{submission_id}/sources", "/"):
             _, text = await here.get(path)
             assert not re.search(r"secret33|secret-1|70368|00112233|33 elements|987654", text), path
         assert "1 secret workload." in (await here.get(BOARD))[1]
@@ -193,10 +193,10 @@ def timed_hidden(name):
 async def test_an_open_server_is_open_only_to_those_who_come_from_here(open_site):
     """A strange name that leads here, or a proxy that makes the port public, opens nothing. The control: the plain request does."""
     async with open_site(open_server=True, visibility="private") as here:
-        made = await here.enter("ann", 2.0)
-        assert (await here.get(f"/submissions/{made}"))[0].status == 200
+        submission_id = await here.enter("ann", 2.0)
+        assert (await here.get(f"/submissions/{submission_id}"))[0].status == 200
         for headers in ({"Host": "evil.example"}, {"Host": "127.0.0.1.evil.example:80"}, {"X-Forwarded-For": "8.8.8.8"}, {"Via": "1.1 x"}):
-            assert (await here.get(f"/submissions/{made}", **headers))[0].status == 404, headers
+            assert (await here.get(f"/submissions/{submission_id}", **headers))[0].status == 404, headers
 
 
 def test_the_rule_of_what_is_shown():

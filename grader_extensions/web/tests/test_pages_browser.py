@@ -103,7 +103,7 @@ async def test_nothing_that_strangers_write_runs(browser, tmp_path, protected):
     templates = None if protected else environment(autoescape=False)
     title = EVIL[:190]
     async with site(tmp_path, open_server=True, title=json.dumps(title), problem_title=title, templates=templates) as here:
-        made = await hostile(here)
+        submission_id = await hostile(here)
         here.clock.now = END
         ran = []
         async with reader(browser, DESKTOP, bypass_csp=True) as page:  # escaping has to do it alone
@@ -111,8 +111,8 @@ async def test_nothing_that_strangers_write_runs(browser, tmp_path, protected):
                 *PAGES.values(),
                 "/competitions/spring?problem=sum",
                 "/competitions/spring",
-                f"/submissions/{made}",
-                f"/submissions/{made}/sources",
+                f"/submissions/{submission_id}",
+                f"/submissions/{submission_id}/sources",
             ):
                 await page.goto(here.url(path))
                 await page.evaluate("for (const one of document.querySelectorAll('*')) one.dispatchEvent(new Event('mouseover'))")
@@ -126,9 +126,9 @@ async def test_nothing_that_strangers_write_runs(browser, tmp_path, protected):
 async def test_the_policy_stops_what_escaping_let_through(browser, tmp_path):
     """The second line of defence, alone: without escaping, but with the headers, nothing runs either."""
     async with site(tmp_path, open_server=True, templates=environment(autoescape=False)) as here:
-        made = await hostile(here)
+        submission_id = await hostile(here)
         async with reader(browser, DESKTOP) as page:
-            await page.goto(here.url(f"/submissions/{made}"))
+            await page.goto(here.url(f"/submissions/{submission_id}"))
             assert await page.title() != "ran" and page.complaints
 
 
@@ -191,9 +191,9 @@ async def test_a_line_of_a_source_has_an_address(browser, tmp_path):
     """#L150 is on the screen, and marked."""
     async with site(tmp_path, open_server=True) as here:
         source = "".join(f"int line{number};\n" for number in range(1, 201))
-        made = await here.enter("ann", 2.0, sources=(SourceFile(path="kernel.cu", content=source),))
+        submission_id = await here.enter("ann", 2.0, sources=(SourceFile(path="kernel.cu", content=source),))
         async with reader(browser) as page:
-            await page.goto(here.url(f"/submissions/{made}/sources#L150"))
+            await page.goto(here.url(f"/submissions/{submission_id}/sources#L150"))
             line = page.locator("tr:target")
             assert await line.get_attribute("id") == "L150" and "line150" in await line.inner_text()
             box = await line.bounding_box()
@@ -203,16 +203,16 @@ async def test_a_line_of_a_source_has_an_address(browser, tmp_path):
 async def test_the_page_of_a_submission_is_live(browser, tmp_path):
     """What happens is filled in as text, whatever it is; at the end the report is there. A strict policy, and no complaint."""
     async with site(tmp_path, open_server=True) as here:
-        made = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+        submission = await here.ledger.submit(fakes.new_submission(), fakes.problem())
         async with reader(browser) as page:
-            await page.goto(here.url(f"/submissions/{made.submission_id}"))
+            await page.goto(here.url(f"/submissions/{submission.submission_id}"))
             await page.get_by_text("queued").wait_for()
-            held = await here.ledger.lease("w", ttl_s=300)
+            lease = await here.ledger.lease("w", ttl_s=300)
             await page.locator("[data-live=state]").get_by_text("running").wait_for()
-            await here.ledger.append(held, [replace(fakes.ENVIRONMENT, device=EVIL[:100]), wire.Progress(stage=wire.Stage.BUILDING)])
+            await here.ledger.append(lease, [replace(fakes.ENVIRONMENT, device=EVIL[:100]), wire.Progress(stage=wire.Stage.BUILDING)])
             await page.locator("[data-live=stage]").get_by_text("building").wait_for()
             assert "<script>document.title" in await page.locator("[data-live=log]").text_content() and await page.title() != "ran"
-            await here.ledger.settle(held, fakes.report())
+            await here.ledger.settle(lease, fakes.report())
             await page.get_by_text("ACCEPTED").first.wait_for()
             assert await page.locator("#live").count() == 0 and page.complaints == []
 
@@ -220,9 +220,9 @@ async def test_the_page_of_a_submission_is_live(browser, tmp_path):
 async def test_the_page_of_a_submission_works_without_a_script(browser, tmp_path):
     """It loads itself again until there is a report."""
     async with site(tmp_path, open_server=True) as here:
-        made = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+        submission = await here.ledger.submit(fakes.new_submission(), fakes.problem())
         async with reader(browser, java_script_enabled=False) as page:
-            await page.goto(here.url(f"/submissions/{made.submission_id}"))
+            await page.goto(here.url(f"/submissions/{submission.submission_id}"))
             await page.locator("#live noscript a").wait_for()
             await here.ledger.settle(await here.ledger.lease("w", ttl_s=300), fakes.report())
             await page.get_by_text("ACCEPTED").first.wait_for()
@@ -231,21 +231,21 @@ async def test_the_page_of_a_submission_works_without_a_script(browser, tmp_path
 async def test_a_hidden_page_holds_no_stream(browser, tmp_path):
     """It is closed when the tab is hidden, and opened behind what was seen when it is shown again."""
     async with site(tmp_path, open_server=True) as here:
-        made = await here.ledger.submit(fakes.new_submission(), fakes.problem())
-        held = await here.ledger.lease("w", ttl_s=300)
+        submission = await here.ledger.submit(fakes.new_submission(), fakes.problem())
+        lease = await here.ledger.lease("w", ttl_s=300)
         hide = "(hidden) => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});" \
             " document.dispatchEvent(new Event('visibilitychange')); }"  # fmt: skip
         async with reader(browser) as page:
-            asked = []
-            page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]) if "/events" in request.url else None)
-            await page.goto(here.url(f"/submissions/{made.submission_id}"))
+            streams = []
+            page.on("request", lambda request: streams.append(request.url.rpartition("/")[2]) if "/events" in request.url else None)
+            await page.goto(here.url(f"/submissions/{submission.submission_id}"))
             await page.evaluate(hide, True)
-            await here.ledger.append(held, [wire.Progress(stage=wire.Stage.BUILDING)])
+            await here.ledger.append(lease, [wire.Progress(stage=wire.Stage.BUILDING)])
             await asyncio.to_thread(lambda: None)
             assert await page.locator("[data-live=log] li").count() == 0
             await page.evaluate(hide, False)
             await page.locator("[data-live=stage]").get_by_text("building").wait_for()
-            assert asked == ["events?after=2", "events?after=2"]
+            assert streams == ["events?after=2", "events?after=2"]
 
 
 async def test_a_countdown_goes_on_where_there_is_a_script(browser, tmp_path):

@@ -17,7 +17,7 @@ def parsed(text):
 
 
 def of_class(root, name):
-    return [one for one in root.iter() if name in one.get("class", "").split()]
+    return [element for element in root.iter() if name in element.get("class", "").split()]
 
 
 def marks(root, index):
@@ -47,10 +47,10 @@ def test_every_picture_is_named_described_and_allowed_by_a_strict_policy(kind):
     """role=img, title and desc first, and neither a style nor a script nor a link; every element has a class."""
     root = parsed(every_kind("kernel")[kind])
     assert root.get("role") == "img" and kind in root.get("class").split()
-    assert [one.tag for one in root][:2] == [f"{SVG}title", f"{SVG}desc"] and all(one.text for one in list(root)[:2])
-    for one in root.iter():
-        assert one.tag.removeprefix(SVG) in ("svg", "title", "desc", "line", "path", "rect", "text")
-        assert not {"style", "href", "id"} & set(one.attrib) and not any(name.startswith("on") for name in one.attrib)
+    assert [child.tag for child in root][:2] == [f"{SVG}title", f"{SVG}desc"] and all(child.text for child in list(root)[:2])
+    for element in root.iter():
+        assert element.tag.removeprefix(SVG) in ("svg", "title", "desc", "line", "path", "rect", "text")
+        assert not {"style", "href", "id"} & set(element.attrib) and not any(name.startswith("on") for name in element.attrib)
 
 
 @pytest.mark.parametrize("kind", list(every_kind("x")))
@@ -59,7 +59,7 @@ def test_text_of_others_is_text_in_every_picture(kind):
     text = every_kind(EVIL)[kind]
     plain = every_kind("x" * len(EVIL))[kind]
     assert "<script" not in text and not re.search("[\u202e\x1b\x00]", text)
-    assert [one.tag for one in parsed(text).iter()] == [one.tag for one in parsed(plain).iter()]
+    assert [element.tag for element in parsed(text).iter()] == [element.tag for element in parsed(plain).iter()]
     assert "<script>x()</script>" in "".join(parsed(text).itertext())
 
 
@@ -68,8 +68,8 @@ def test_a_line_has_a_band_and_a_mark_for_each_value():
     points = marks(root, 0)
     assert points[0].find(f"{SVG}title").text == "kernel: 1 (0.9 to 1.1) GB/s at 256 N"
     [band] = of_class(root, "band")
-    ends = [tuple(map(float, one)) for one in re.findall(r"[ML]([\d.]+) ([\d.]+)", band.get("d"))]
-    places = [tuple(map(float, re.match(r"M([\d.]+) ([\d.]+)", one.get("d")).groups())) for one in points]
+    ends = [tuple(map(float, pair)) for pair in re.findall(r"[ML]([\d.]+) ([\d.]+)", band.get("d"))]
+    places = [tuple(map(float, re.match(r"M([\d.]+) ([\d.]+)", point.get("d")).groups())) for point in points]
     for (x, y), low, high in zip(places, ends[:4], reversed(ends[4:]), strict=True):
         assert x == low[0] == high[0] and high[1] < y < low[1] and LEFT <= x <= WIDTH
 
@@ -83,8 +83,8 @@ def test_a_value_that_is_not_there_leaves_a_gap():
     ):
         series = [ChartSeries(name="a", xs=[1, 2, 3, 4, 5], ys=[1.0, 2.0, missing, 4.0, 5.0])]
         root = parsed(line_chart(series, title="t", description="d", x=ChartAxis(label="x"), y=axis))
-        lines = [one for one in of_class(root, "line") if one.tag == f"{SVG}path"]
-        assert [one.get("d").count("L") for one in lines] == [1, 1]
+        lines = [path for path in of_class(root, "line") if path.tag == f"{SVG}path"]
+        assert [line.get("d").count("L") for line in lines] == [1, 1]
     empty = line_chart([], title="t", description="d", x=ChartAxis(label="x", log=True), y=ChartAxis(label="y"))
     assert len(of_class(parsed(empty), "axis")) == 2
 
@@ -107,7 +107,7 @@ def test_ticks_are_round_and_few(low, high, log, ticks):
 
 def places_of(path):
     """Where the dots of a path are, whose moves are relative after the first."""
-    moves = [tuple(map(float, re.findall(r"-?[\d.]+", one.split("h")[0]))) for one in re.split("[Mm]", path)[1:]]
+    moves = [tuple(map(float, re.findall(r"-?[\d.]+", subpath.split("h")[0]))) for subpath in re.split("[Mm]", path)[1:]]
     return [(round(sum(x for x, _ in moves[:at]), 1), round(sum(y for _, y in moves[:at]), 1)) for at in range(1, len(moves) + 1)]
 
 
@@ -117,7 +117,7 @@ def test_samples_are_drawn_in_their_order():
     def draw(samples):
         return samples_chart(samples, title="t", label="time", value_text=lambda value: f"{value:g} ns")
 
-    text = draw({"kernel": [float(one) for one in range(1000, 2000)], "eager": [1500.0] * 3})
+    text = draw({"kernel": [float(duration) for duration in range(1000, 2000)], "eager": [1500.0] * 3})
     dots = of_class(parsed(text), "dots")[0].get("d")
     places = places_of(dots)
     assert places == sorted(places) and [y for _, y in places] == sorted((y for _, y in places), reverse=True)

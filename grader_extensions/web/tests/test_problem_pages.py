@@ -167,20 +167,20 @@ def test_baseline_times_are_the_newest_of_each_device():
     """At public sizes only, the median over processes; a hidden size has no row."""
     problem = problem_pb2.Problem(name="problems/p", workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64})])
     rows = problem_pages.baseline_rows(problem, [timed("H100", 3000, 5000), timed("H100", 9000), timed("B200", 1000)])
-    assert [(one["device"], one["workload_id"], one["times"]) for one in rows] == [
+    assert [(row["device"], row["workload_id"], row["times"]) for row in rows] == [
         ("B200", "n64", {"eager": "1.00 us"}), ("H100", "n64", {"eager": "4.00 us"}),
     ]  # fmt: skip
 
 
 def timed(device, *times_ns):
     """A submission with a time in each process, and with a hidden size."""
-    found = submission_pb2.Submission()
-    found.report.environment.device = device
+    submission = submission_pb2.Submission()
+    submission.report.environment.device = device
     for time_ns in times_ns:
         for name, hidden in (("n64", False), ("n64", True), ("secret33", False)):
-            measured = found.report.measurements.add(workload_id=name, hidden=hidden)
+            measured = submission.report.measurements.add(workload_id=name, hidden=hidden)
             measured.baselines["eager"].median_duration.FromNanoseconds(time_ns if name == "n64" and not hidden else 77)
-    return found
+    return submission
 
 
 def test_a_problem_without_known_arguments_has_no_signature():

@@ -50,22 +50,22 @@ async def test_two_that_enter_at_once_are_two_users_or_one(ledger, location):
     """Of one subject one, of two subjects two, with two names."""
     async with Ledger.open(location, lambda: START) as second:
         both = (ledger, second)
-        same = await asyncio.gather(*(Identities(one).enter(ISSUER, "1", NAMES, NOTE) for one in both * 3))
-        other = await asyncio.gather(*(Identities(one).enter(ISSUER, str(n), NAMES, NOTE) for n, one in enumerate(both, 2)))
-    assert {one.user for one in same} == {"ann-1"} and {one.user for one in other} == {"ann-12", "ann-123"}
+        same = await asyncio.gather(*(Identities(database).enter(ISSUER, "1", NAMES, NOTE) for database in both * 3))
+        different = await asyncio.gather(*(Identities(database).enter(ISSUER, str(n), NAMES, NOTE) for n, database in enumerate(both, 2)))
+    assert {caller.user for caller in same} == {"ann-1"} and {caller.user for caller in different} == {"ann-12", "ann-123"}
     assert len(await ledger.keys.all()) == 3
 
 
 async def test_a_user_has_one_api_key(ledger):
     """The next one revokes the one before, and nothing else."""
-    caller, other = [await Identities(ledger).enter(ISSUER, subject, NAMES, NOTE) for subject in "12"]
-    theirs = await Identities(ledger).replace_api_key(other.key_id, START + timedelta(days=1))
-    made = [await Identities(ledger).replace_api_key(caller.key_id, START + timedelta(days=1)) for _ in range(2)]
+    caller, second = [await Identities(ledger).enter(ISSUER, subject, NAMES, NOTE) for subject in "12"]
+    theirs = await Identities(ledger).replace_api_key(second.key_id, START + timedelta(days=1))
+    keys = [await Identities(ledger).replace_api_key(caller.key_id, START + timedelta(days=1)) for _ in range(2)]
     valid = {key.key_id for key in await ledger.keys.all() if key.valid(START)}
-    assert valid == {caller.key_id, other.key_id, made[1].split("_")[1], theirs.split("_")[1]}
-    found = await Identities(ledger).of_session_key(caller.key_id)
-    assert (found.user, found.subject, found.api_key.key_id) == ("ann-1", "1", made[1].split("_")[1])
-    assert await Identities(ledger).of_session_key(found.api_key.key_id) is None
+    assert valid == {caller.key_id, second.key_id, keys[1].split("_")[1], theirs.split("_")[1]}
+    identity = await Identities(ledger).of_session_key(caller.key_id)
+    assert (identity.user, identity.subject, identity.api_key.key_id) == ("ann-1", "1", keys[1].split("_")[1])
+    assert await Identities(ledger).of_session_key(identity.api_key.key_id) is None
 
 
 async def test_revoking_the_session_key_revokes_the_api_key(ledger):

@@ -27,7 +27,7 @@ async def test_a_report_is_written_as_a_whole(graded, tmp_path, capsys):
     assert await write_html(target, wrong, str(path)) is Exit.DONE
     text = path.read_text()
     assert "WRONG_ANSWER" in text and "grade: wrong" in text and 'id="timeline"' in text and "secret33" not in text
-    assert "wrote" in capsys.readouterr().err and [one.name for one in tmp_path.glob("report*")] == ["report.html"]
+    assert "wrote" in capsys.readouterr().err and [file.name for file in tmp_path.glob("report*")] == ["report.html"]
     await write_html(target, wrong.partition("/")[2], "-")
     assert capsys.readouterr().out.startswith("<!doctype html>")
 

@@ -56,37 +56,38 @@ async def test_a_key_opens_a_session_and_signing_out_ends_it(open_signed_site):
 async def test_the_cookie_is_for_this_site_and_no_script(open_signed_site):
     """256 bits that differ each time; over TLS Secure, with the prefix that no other host can set."""
     async with open_signed_site() as (here, _):
-        key, found = await key_of(here.ledger), []
+        key, set_cookies = await key_of(here.ledger), []
         for headers in ({}, TLS):
-            async with reader(here.url()) as other:
-                page, text = await other.get("/sign-in", **headers)
-                cookies = "; ".join(one.partition(";")[0] for one in page.headers.getall("Set-Cookie"))
+            async with reader(here.url()) as visitor:
+                page, text = await visitor.get("/sign-in", **headers)
+                cookies = "; ".join(header.partition(";")[0] for header in page.headers.getall("Set-Cookie"))
                 fields = {**hidden(text), "key": key}
-                answer, _ = await other.post("/sign-in", fields, {**SAME_SITE, **headers, "Cookie": cookies})
-            found.append(answer.headers["Set-Cookie"])
-        for cookie in found:
+                answer, _ = await visitor.post("/sign-in", fields, {**SAME_SITE, **headers, "Cookie": cookies})
+            set_cookies.append(answer.headers["Set-Cookie"])
+        for cookie in set_cookies:
             assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie and f"Max-Age={12 * 3600}" in cookie
-        values = [cookie.partition(";")[0].partition("=") for cookie in found]
-        assert [name for name, _, _ in values] == [COOKIE, f"__Host-{COOKIE}"] and ["Secure" in one for one in found] == [False, True]
+        values = [cookie.partition(";")[0].partition("=") for cookie in set_cookies]
+        assert [name for name, _, _ in values] == [COOKIE, f"__Host-{COOKIE}"]
+        assert ["Secure" in header for header in set_cookies] == [False, True]
         assert len({value for _, _, value in values}) == 2 and all(len(value) >= 43 for _, _, value in values)
-        async with reader(here.url()) as other:
+        async with reader(here.url()) as visitor:
             for name, headers, opens in ((f"__Host-{COOKIE}", TLS, True), (COOKIE, TLS, False), (f"__Host-{COOKIE}", {}, False)):
-                _, text = await other.get("/", Cookie=f"{name}={values[1][2]}", **headers)
+                _, text = await visitor.get("/", Cookie=f"{name}={values[1][2]}", **headers)
                 assert ("Signed in as" in text) is opens, (name, headers)
 
 
-@pytest.mark.parametrize(("remote", "host", "forwarded", "found"), [
+@pytest.mark.parametrize(("remote", "host", "forwarded", "private"), [
     ("127.0.0.1", "localhost:80", [], Transport.LOOPBACK), ("::1", "[::1]:80", [], Transport.LOOPBACK),
     ("192.0.2.1", "localhost:80", [], Transport.PLAIN), ("127.0.0.1", "evil.example", [], Transport.PLAIN),
     ("127.0.0.1", "localhost", ["http"], Transport.PLAIN), ("192.0.2.1", "grader.example", ["https"], Transport.TLS),
     ("192.0.2.1", "grader.example", ["https, http"], Transport.PLAIN), ("192.0.2.1", "grader.example", ["https", "http"], Transport.PLAIN),
 ])  # fmt: skip
-def test_who_could_read_a_request_is_known(remote, host, forwarded, found):
+def test_who_could_read_a_request_is_known(remote, host, forwarded, private):
     """By the address of the connection, the name in the request and what one proxy says; where that is not clear, everybody could."""
-    headers = CIMultiDict([("Host", host), *(("X-Forwarded-Proto", one) for one in forwarded)])
+    headers = CIMultiDict([("Host", host), *(("X-Forwarded-Proto", scheme) for scheme in forwarded)])
     connection = mock.Mock()
     connection.get_extra_info = lambda name, _=None: (remote, 5) if name == "peername" else None
-    assert transport(make_mocked_request("GET", "/", headers=headers, transport=connection)) is found
+    assert transport(make_mocked_request("GET", "/", headers=headers, transport=connection)) is private
 
 
 @pytest.mark.parametrize(
@@ -114,15 +115,15 @@ async def test_a_wrong_key_opens_nothing_and_is_quoted_nowhere(open_signed_site)
         log.configure("json", level=0)
         with structlog.testing.capture_logs() as logged:
             expected = []
-            for one in wrong:
-                answer, text = await ann.sign_in(one)
-                assert answer.status == 403 and "Set-Cookie" not in answer.headers and not (one and one in text)
+            for text_of_key in wrong:
+                answer, text = await ann.sign_in(text_of_key)
+                assert answer.status == 403 and "Set-Cookie" not in answer.headers and not (text_of_key and text_of_key in text)
                 expected.append("This key is not known here." in text)
             answer, text = await ann.sign_in(key)
             _, page = await ann.get("/account")
         assert expected == [True, True, False, False] and answer.status == 303
-        assert not any(part in str(found) for found in (logged, answer.headers, text, page) for part in (key, key[-64:]))
-        assert {one["event"] for one in logged} >= {"sign_in_refused", "signed_in"}
+        assert not any(part in str(output) for output in (logged, answer.headers, text, page) for part in (key, key[-64:]))
+        assert {event["event"] for event in logged} >= {"sign_in_refused", "signed_in"}
 
 
 @pytest.mark.parametrize("ends", ["revoked", "expired", "twelve hours"])
@@ -130,11 +131,11 @@ async def test_a_session_ends_with_its_key_and_after_twelve_hours(open_signed_si
     """At the next request; the control is the request before it."""
     async with open_signed_site() as (here, ann):
         expire_time = START + timedelta(hours=1) if ends == "expired" else None
-        made, key = await here.ledger.keys.create("ann", frozenset({Scope.READ}), expire_time=expire_time)
+        record, key = await here.ledger.keys.create("ann", frozenset({Scope.READ}), expire_time=expire_time)
         await ann.sign_in(key)
         assert "Signed in as" in (await ann.get("/"))[1]
         if ends == "revoked":
-            await here.ledger.keys.revoke(made.key_id)
+            await here.ledger.keys.revoke(record.key_id)
             here.gate._read_s = float("-inf")  # two seconds later
         else:
             here.clock.now = START + (timedelta(hours=1) if ends == "expired" else LASTS)
@@ -146,15 +147,15 @@ async def test_sessions_are_bounded_and_go_with_their_key():
     gate, now = FakeGate(), [START]
     sessions = Sessions(gate, lambda: now[0], limit=4, limit_of_key=2)
     first = [(await sessions.begin("ann"))[0] for _ in range(3)]
-    assert [await sessions.find(one) is not None for one in first] == [False, True, True]
-    others = [(await sessions.begin(name))[0] for name in ("bob", "short", "cyd")]
+    assert [await sessions.find(session) is not None for session in first] == [False, True, True]
+    sessions_begun = [(await sessions.begin(name))[0] for name in ("bob", "short", "cyd")]
     assert sessions.count == 4 and await sessions.find(first[1]) is None and await sessions.find(first[2]) is not None
     gate.revoked.add("ann")
     assert await sessions.find(first[2]) is None and sessions.count == 3 and await sessions.find("") is None
     now[0] = START + timedelta(hours=2)
     await sessions.begin("dan")
-    assert sessions.count == 3 and await sessions.find(others[1]) is None and await sessions.find(others[0]) is not None
-    assert not any(one in str(vars(sessions)) for one in others)  # their digests are
+    assert sessions.count == 3 and await sessions.find(sessions_begun[1]) is None and await sessions.find(sessions_begun[0]) is not None
+    assert not any(session in str(vars(sessions)) for session in sessions_begun)  # their digests are
 
 
 async def test_a_form_of_another_site_signs_nobody_in_or_out(open_signed_site):
@@ -185,9 +186,9 @@ async def test_a_form_needs_the_token_of_its_page(open_signed_site):
             answer, text = await ann.sign_in(keys["ann"], token=token)
             assert answer.status == 403 and "earlier session" in text
         assert (await ann.sign_in(keys["ann"]))[0].status == 303 and (await bob.sign_in(keys["bob"]))[0].status == 303
-        theirs, own = (await bob.hidden("/account"))["token"], (await ann.hidden("/account"))["token"]
-        assert theirs != own
-        for token, status in ((theirs, 403), ("", 403), (own, 303)):
+        theirs, own_token = (await bob.hidden("/account"))["token"], (await ann.hidden("/account"))["token"]
+        assert theirs != own_token
+        for token, status in ((theirs, 403), ("", 403), (own_token, 303)):
             assert (await ann.post("/sign-out", {"token": token}))[0].status == status
 
 
@@ -232,8 +233,8 @@ async def test_a_page_with_a_form_may_send_it_here_only(open_signed_site):
     """And no page without one may send any; nothing but our script runs in either."""
     async with open_signed_site() as (_, ann):
         policies = [(await ann.get(path))[0].headers["Content-Security-Policy"] for path in ("/sign-in", "/problems")]
-        assert ["form-action 'self'" in one for one in policies] == [True, False] and "form-action 'none'" in policies[1]
-        assert all("script-src 'self';" in one and "unsafe" not in one for one in policies)
+        assert ["form-action 'self'" in policy for policy in policies] == [True, False] and "form-action 'none'" in policies[1]
+        assert all("script-src 'self';" in policy and "unsafe" not in policy for policy in policies)
 
 
 async def test_a_server_without_keys_has_no_sign_in(open_signed_site):

@@ -51,7 +51,7 @@ async def test_everything_works_by_keyboard_and_without_a_script(browser, settin
         await page.goto(f"{base}/account")
         await page.get_by_role("button", name="Sign out").press("Enter")
         await page.get_by_role("link", name="Sign in").wait_for()
-        assert await page.context.cookies() == [] or not any(one["name"] == "grader_session" for one in await page.context.cookies())
+        assert await page.context.cookies() == [] or not any(cookie["name"] == "grader_session" for cookie in await page.context.cookies())
 
 
 async def test_a_form_on_another_site_is_sent_without_the_session(browser, settings):
@@ -63,11 +63,11 @@ async def test_a_form_on_another_site_is_sent_without_the_session(browser, setti
         sent = {}
         for name, url in (("strange", strange.url), ("ours", f"{base}/account")):
             await page.goto(url)
-            async with page.expect_request(f"{base}/sign-out") as asked:
+            async with page.expect_request(f"{base}/sign-out") as request_info:
                 await page.locator("form").evaluate("(one) => { one.querySelector('[name=token]').value = 'x'; one.submit(); }")
-            found = await (await asked.value).all_headers()
+            headers = await (await request_info.value).all_headers()
             await page.wait_for_load_state()
-            sent[name] = ("grader_session" in found.get("cookie", ""), found.get("sec-fetch-site"))
+            sent[name] = ("grader_session" in headers.get("cookie", ""), headers.get("sec-fetch-site"))
             assert "Not accepted" in await page.inner_text("main")
         assert sent == {"strange": (False, "cross-site"), "ours": (True, "same-origin")}
         await page.goto(base)
@@ -83,14 +83,14 @@ class Strange:
 @asynccontextmanager
 async def strange_site():
     """At a name that is another site than 127.0.0.1."""
-    made = Strange()
+    site = Strange()
 
     async def answer(_):
-        return web.Response(text=made.text, content_type="text/html")
+        return web.Response(text=site.text, content_type="text/html")
 
     async with served_app(web.get("/", answer)) as port:
-        made.url = f"http://localhost:{port}/"
-        yield made
+        site.url = f"http://localhost:{port}/"
+        yield site
 
 
 @pytest.mark.parametrize("script", [True, False])

@@ -58,15 +58,15 @@ def open_server(settings, place):
 
 def form_data(fields, sources=(), files=()):
     """As a browser sends it."""
-    made = aiohttp.FormData(quote_fields=False, default_to_multipart=True)
+    form = aiohttp.FormData(quote_fields=False, default_to_multipart=True)
     for name, value in fields.items():
-        made.add_field(name, value)
+        form.add_field(name, value)
     for path, content in sources:
-        made.add_field("path", path)
-        made.add_field("content", content.replace("\n", "\r\n"))
+        form.add_field("path", path)
+        form.add_field("content", content.replace("\n", "\r\n"))
     for name, content in files or [("", b"")]:
-        made.add_field("files", content, filename=name, content_type="application/octet-stream")
-    return made
+        form.add_field("files", content, filename=name, content_type="application/octet-stream")
+    return form
 
 
 async def send(ann, sources=(("kernel.cu", GOOD),), files=(), headers=SAME_SITE, page=None, **changes):
@@ -82,8 +82,8 @@ def made_of(answer):
 
 def shown(text):
     """Of a page what its fields hold: the sources, and what is chosen."""
-    paths = [html.unescape(one) for one in re.findall(r'name="path" value="([^"]*)"', text)]
-    contents = [html.unescape(one) for one in re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", text, re.S)]
+    paths = [html.unescape(value) for value in re.findall(r'name="path" value="([^"]*)"', text)]
+    contents = [html.unescape(value) for value in re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", text, re.S)]
     chosen = {}
     for name, options in re.findall(r'<select id="(\w+)".*?>(.*?)</select>', text, re.S):
         chosen[name] = "".join(re.findall(r'<option value="([^"]*)" selected', options))
@@ -92,20 +92,21 @@ def shown(text):
 
 def errors_of(text):
     """The sentences by field, and that at the top."""
-    found = {name: html.unescape(one) for name, one in re.findall(r'<span class="error" id="([\w-]+)-error">(.*?)</span>', text)}
+    errors = {name: html.unescape(message) for name, message in re.findall(r'<span class="error" id="([\w-]+)-error">(.*?)</span>', text)}
     top = re.findall(r'role="alert">(.*?)</p>', text, re.S)
-    return found | ({"form": html.unescape(top[0])} if top else {})
+    return errors | ({"form": html.unescape(top[0])} if top else {})
 
 
 async def test_a_form_is_submitted_and_followed(open_server):
     """As the caller, with all that was chosen; the redirect leads to the live page, which becomes the report."""
     async with open_server() as ann:
         answer, _ = await send(ann, mode="test", device_kind="emulated", language="cuda")
-        made = await ann.client.get_submission(f"submissions/{made_of(answer)}")
-        assert (made.user, made.problem, made.mode, made.device_kind) == ("ann", "problems/sum", submission_pb2.MODE_TEST, "emulated")
-        assert [(one.path, one.content) for one in made.sources] == [("kernel.cu", GOOD)] and made.language == "cuda"
-        assert [event async for event in ann.client.watch(made.name)]
-        _, text = await ann.get(f"/{made.name}")
+        submission = await ann.client.get_submission(f"submissions/{made_of(answer)}")
+        assert (submission.user, submission.problem) == ("ann", "problems/sum")
+        assert (submission.mode, submission.device_kind) == (submission_pb2.MODE_TEST, "emulated")
+        assert [(source.path, source.content) for source in submission.sources] == [("kernel.cu", GOOD)] and submission.language == "cuda"
+        assert [event async for event in ann.client.watch(submission.name)]
+        _, text = await ann.get(f"/{submission.name}")
         assert "ACCEPTED" in text and "<bdi>ann</bdi>" in text
 
 
@@ -113,11 +114,11 @@ async def test_files_are_uploaded_next_to_what_is_typed(open_server):
     """In their order, with their names alone; a file that is chosen by itself does."""
     async with open_server() as ann:
         answer, _ = await send(ann, [("a.cuh", "// \u00e9\n")], [("C:\\x\\kernel.cu", GOOD.encode())])
-        found = await ann.client.get_submission(f"submissions/{made_of(answer)}")
-        assert [(one.path, one.content) for one in found.sources] == [("a.cuh", "// \u00e9\n"), ("kernel.cu", GOOD)]
+        submission = await ann.client.get_submission(f"submissions/{made_of(answer)}")
+        assert [(source.path, source.content) for source in submission.sources] == [("a.cuh", "// \u00e9\n"), ("kernel.cu", GOOD)]
         answer, _ = await send(ann, [("", "")], [("kernel.cu", GOOD.encode())])
-        found = await ann.client.get_submission(f"submissions/{made_of(answer)}")
-        assert [one.path for one in found.sources] == ["kernel.cu"]
+        submission = await ann.client.get_submission(f"submissions/{made_of(answer)}")
+        assert [source.path for source in submission.sources] == ["kernel.cu"]
 
 
 async def test_a_double_click_submits_once(open_server):
@@ -130,7 +131,7 @@ async def test_a_double_click_submits_once(open_server):
         answer, text = await send(ann, [("kernel.cu", GOOD + "// more\n")], page=page)
         assert answer.status == 409 and "was used with another request" in text
         answer, _ = await send(ann, shown(text)[0], page=hidden(text))
-        assert made_of(answer) not in {made_of(one) for one, _ in twice}
+        assert made_of(answer) not in {made_of(sent) for sent, _ in twice}
         assert len((await ann.client.list_submissions()).submissions) == 3
 
 
@@ -152,10 +153,10 @@ async def test_a_refusal_is_the_apis_sentence_next_to_its_field(open_server, cha
     """And the form comes back as it was filled in; the API refuses the same."""
     async with open_server() as ann:
         answer, text = await send(ann, sources, **changes)
-        kept, chosen = shown(text)
+        returned, chosen = shown(text)
         sent = {**USUAL_FIELDS, **changes}
-        assert kept == sources and {**sent, **chosen} == sent and 400 <= answer.status < 500
-        form = submit_page.SubmitForm(**{"request_id": "", **sent}, sources=tuple(one for one in sources if any(one)))
+        assert returned == sources and {**sent, **chosen} == sent and 400 <= answer.status < 500
+        form = submit_page.SubmitForm(**{"request_id": "", **sent}, sources=tuple(source for source in sources if any(source)))
         request = submit_page.to_request(form)
         with pytest.raises(CallRefused) as refused:
             await ann.client.submit(request.submission, request_id=request.request_id)
@@ -184,8 +185,8 @@ async def test_a_competition_takes_what_its_page_sends(open_server, place):
         _, text = await ann.get("/submit?problem=sum&competition=one")
         assert shown(text)[1] == {"problem": "sum", "competition": "one", "mode": "ranked", "language": ""}
         answer, _ = await send(ann, competition="one", mode="ranked")
-        found = await ann.client.get_submission(f"submissions/{made_of(answer)}")
-        assert found.competition == "competitions/one" and found.mode == submission_pb2.MODE_RANKED
+        submission = await ann.client.get_submission(f"submissions/{made_of(answer)}")
+        assert submission.competition == "competitions/one" and submission.mode == submission_pb2.MODE_RANKED
         answer, text = await send(ann, competition="one", mode="profile")
         assert answer.status == 400 and "a competition takes no MODE_PROFILE" in errors_of(text)["mode"]
 
@@ -301,11 +302,11 @@ async def test_browsers_take_turns_on_a_server_without_keys(open_server):
 @pytest.mark.parametrize("headers", [{}, {"X-Forwarded-Proto": "https"}])  # the second one is no caller of a server without keys
 async def test_forms_that_are_read_at_once_are_limited(tmp_path, headers):
     """Of those who may submit, and fewer of those who may not."""
-    none, one = PeerLimits(total=0, per_address=0), PeerLimits(total=1, per_address=1)
+    none, single = PeerLimits(total=0, per_address=0), PeerLimits(total=1, per_address=1)
     async with site(tmp_path, open_server=True) as here:
-        for limits in (none, one):
-            other = {"limits": one, "stranger_limits": limits} if headers else {"limits": limits, "stranger_limits": one}
-            page = SubmitPage(here.web_site(), **other)
+        for limits in (none, single):
+            options = {"limits": single, "stranger_limits": limits} if headers else {"limits": limits, "stranger_limits": single}
+            page = SubmitPage(here.web_site(), **options)
             transport = mock.Mock()
             transport.get_extra_info = lambda name, _=None: ("127.0.0.1", 5) if name == "peername" else None
             request = make_mocked_request("POST", "/submit", headers={"Host": "localhost", **SAME_SITE, **headers}, transport=transport)
@@ -316,13 +317,13 @@ async def test_forms_that_are_read_at_once_are_limited(tmp_path, headers):
 def test_every_mode_can_be_chosen():
     """And says what it does."""
     page = submit_page.context(submit_page.SubmitForm(), {}, (), (), (), START)
-    assert {value for value, _ in page["modes"]} == {one.value for one in wire.Mode}
+    assert {value for value, _ in page["modes"]} == {mode.value for mode in wire.Mode}
 
 
 def test_a_violation_without_a_field_of_the_form_is_at_the_top():
     """So that none is lost."""
-    found = submit_page.refusals(InvalidSubmission([FieldViolation("entry", "is odd"), FieldViolation("sources[2].path", "is empty")]))
-    assert found == {"form": ["entry: is odd."], "path-2": ["File name: is empty."]}
+    errors = submit_page.refusals(InvalidSubmission([FieldViolation("entry", "is odd"), FieldViolation("sources[2].path", "is empty")]))
+    assert errors == {"form": ["entry: is odd."], "path-2": ["File name: is empty."]}
 
 
 def test_a_file_that_is_no_utf_8_is_named_with_its_line():

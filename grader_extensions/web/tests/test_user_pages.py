@@ -23,7 +23,7 @@ async def test_a_name_on_a_board_leads_to_the_users_history(open_site):
     """What was the user's best when it was made, newest first, with the rank of the board now; no submission of a private competition."""
     async with open_site(visibility="private") as here:
         await here.enter("bob", 3.0)
-        made = [await here.enter("ann", score, at=START + timedelta(hours=hour)) for hour, score in enumerate((1.0, 2.0, 1.5))]
+        ids = [await here.enter("ann", score, at=START + timedelta(hours=hour)) for hour, score in enumerate((1.0, 2.0, 1.5))]
         await here.enter("ann", 4.0, problem_id="other", device="H100", at=START + timedelta(hours=3))
         _, board = await here.get("/competitions/spring?problem=sum")
         assert '<a href="/users/ann"><bdi>ann</bdi></a>' in board
@@ -31,14 +31,14 @@ async def test_a_name_on_a_board_leads_to_the_users_history(open_site):
         assert answer.status == 200 and [row[3:] for row in rows(text)[1:]] == [
             ["H100", "4.00x", "1"], ["H200", "2.00x", "2"], ["H200", "1.00x", "-"],
         ]  # fmt: skip
-        assert "bob" not in text and not any(one in text for one in made)
+        assert "bob" not in text and not any(submission_id in text for submission_id in ids)
 
 
 async def test_submissions_are_linked_for_those_who_may_see_them(open_signed_site):
     """For the user, and for everybody once the competition has opened them."""
     async with open_signed_site() as (here, ann):
-        made = await here.enter("ann", 2.0)
-        link = f'href="/submissions/{made}"'
+        submission_id = await here.enter("ann", 2.0)
+        link = f'href="/submissions/{submission_id}"'
         assert link not in (await ann.get("/users/ann"))[1]
         here.clock.now = END
         assert link in (await ann.get("/users/ann"))[1]
@@ -47,15 +47,15 @@ async def test_submissions_are_linked_for_those_who_may_see_them(open_signed_sit
         assert link in (await ann.get("/users/ann"))[1]
 
 
-async def ban(here, user, made):
+async def ban(here, user, submission_id):
     await LedgerActions(here.ledger).ban("spring", user, "root", "a copy")
 
 
-async def withdraw(here, user, made):
-    await LedgerActions(here.ledger).withdraw(made, here.competitions.get("spring"), Caller(user=user), "a mistake")
+async def withdraw(here, user, submission_id):
+    await LedgerActions(here.ledger).withdraw(submission_id, here.competitions.get("spring"), Caller(user=user), "a mistake")
 
 
-async def remove_competition(here, user, made):
+async def remove_competition(here, user, submission_id):
     here.competitions.replace(type(here.competitions)())
 
 
@@ -67,12 +67,12 @@ async def test_a_user_whom_no_board_shows_has_no_page(open_site, options, action
     """Banned, withdrawn, of a competition that is gone, wrong, outside of competitions, in a freeze, too late: as if there were no such
     user, also for the search. The control is bob, of whom nothing else differs, and the same page before the action."""
     async with open_site() as here:
-        made = await here.enter("ann", **{"score": 2.0, **options})
+        submission_id = await here.enter("ann", **{"score": 2.0, **options})
         await here.enter("bob", 1.0)
         here.clock.now = FREEZE + timedelta(minutes=1)
         if action is not None:
             assert (await here.get("/users/ann"))[0].status == 200 and "/users/ann" in (await here.get("/search?q=AN"))[1]
-            await action(here, "ann", made)
+            await action(here, "ann", submission_id)
         answers = [await here.get(path) for path in ("/users/ann", "/users/nobody")]
         assert [answer.status for answer, _ in answers] == [404, 404] and answers[0][1] == answers[1][1]
         assert "/users/ann" not in (await here.get("/search?q=ann"))[1]
@@ -172,7 +172,7 @@ async def test_feeds_are_well_formed_whatever_they_are_of(open_site):
         assert root.findtext(f"{ATOM}title").startswith("<script>document.title='ran'</script>") and len(titles(root)) == 1
         assert len(titles(await feed(here, "/competitions.atom"))) == 1
         here.clock.now = END
-        assert [one.rpartition(" ")[2] for one in titles(await feed(here, "/competitions.atom"))] == ["ended", "begun"]
+        assert [entry.rpartition(" ")[2] for entry in titles(await feed(here, "/competitions.atom"))] == ["ended", "begun"]
         here.clock.now = START - timedelta(seconds=1)
         assert titles(await feed(here, "/competitions.atom")) == []
 
