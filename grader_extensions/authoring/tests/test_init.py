@@ -21,9 +21,9 @@ SHAPES = {"float16": ["rows", "cols"], "int32": ["3", "cols"]}
 def problem(**fields):
     tensors = [problem_pb2.Tensor(name=f"t_{dtype}", dtype=dtype, shape=shape) for dtype, shape in SHAPES.items()]
     signature = 'extern "C" void solve(const __half* t, cudaStream_t stream)'
-    given = {"name": "problems/p", "title": "A title", "format": "native", "entry": "solve", "cuda_signature": signature, **fields}
-    given = {"languages": ["torch_extension", "cuda", "python"], "inputs": tensors[:1], "outputs": tensors, **given}
-    return problem_pb2.Problem(**given)
+    values = {"name": "problems/p", "title": "A title", "format": "native", "entry": "solve", "cuda_signature": signature, **fields}
+    values = {"languages": ["torch_extension", "cuda", "python"], "inputs": tensors[:1], "outputs": tensors, **values}
+    return problem_pb2.Problem(**values)
 
 
 def test_a_cuda_file_has_the_signature_the_headers_and_the_problem():
@@ -36,8 +36,8 @@ def test_a_cuda_file_has_the_signature_the_headers_and_the_problem():
 def test_a_file_makes_the_outputs_whose_sizes_an_input_has():
     """In Python, which defines the entry, and in a torch extension. Of others it says dtype and shape."""
     text = starter(problem(), "python")
-    (function,) = [one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef)]
-    assert function.name == "solve" and [one.arg for one in function.args.args] == ["t_float16"]
+    (function,) = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    assert function.name == "solve" and [argument.arg for argument in function.args.args] == ["t_float16"]
     assert "torch.empty((3, t_float16.shape[1]), dtype=torch.int32, device=t_float16.device)" in text
     unknown = problem(outputs=[problem_pb2.Tensor(name="y", dtype="int32", shape=["n"])])
     assert "y = None  # int32 of shape (n)" in starter(unknown, "python")
@@ -63,7 +63,7 @@ def test_a_server_writes_no_code_into_the_file():
     """Names that are no identifiers, and lines in texts that go into a comment."""
     evil = problem_pb2.Tensor(name="x): import os #", dtype="float32", shape=["n\nimport os"])
     text = starter(problem(title="a\nimport os", entry="f(): pass\nimport os", inputs=[evil], outputs=[evil]), "python")
-    assert [type(one) for one in ast.parse(text).body] == [ast.Import, ast.FunctionDef] and text.count("\nimport") == 1
+    assert [type(node) for node in ast.parse(text).body] == [ast.Import, ast.FunctionDef] and text.count("\nimport") == 1
 
 
 def test_a_language_without_a_starter_is_refused_with_those_there_are():
@@ -77,9 +77,9 @@ def test_a_language_without_a_starter_is_refused_with_those_there_are():
 
 def test_a_file_is_the_one_of_the_pages():
     """Though it is made from what the server sends, and theirs from the problem itself. With scalars and hidden sizes."""
-    found = fakes.problem()
-    cuda, message = cuda_signature(found.spec), problem_to_proto(found)
-    pages = {name: starter_files.starter(found.spec, name, cuda=cuda, title=found.title) for name in found.languages}
+    sample = fakes.problem()
+    cuda, message = cuda_signature(sample.spec), problem_to_proto(sample)
+    pages = {name: starter_files.starter(sample.spec, name, cuda=cuda, title=sample.title) for name in sample.languages}
     assert pages.keys() == set(message.languages) and pages == {language: starter(message, language) for language in message.languages}
 
 

@@ -51,7 +51,7 @@ def test_a_problem_shows_what_a_kernel_for_it_looks_like():
 
 def test_a_workload_says_its_device_and_its_own_tolerance():
     tolerance = problem_pb2.Tolerance(atol=5e-3, rtol=1e-4)
-    own = problem_pb2.Workload(workload_id="n4096", axes={"n": 4096}, device_kind="cuda", tolerance=tolerance)
-    problem = problem_pb2.Problem(name="problems/p", axes=["n"], workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64}), own])
+    big = problem_pb2.Workload(workload_id="n4096", axes={"n": 4096}, device_kind="cuda", tolerance=tolerance)
+    problem = problem_pb2.Problem(name="problems/p", axes=["n"], workloads=[problem_pb2.Workload(workload_id="n64", axes={"n": 64}), big])
     assert re.search(r"n64 +n = 64 +any +as above", shown_problem(problem))
     assert re.search(r"n4096 +n = 4,096 +cuda +0\.005 \+ 0\.0001", shown_problem(problem))

@@ -85,7 +85,7 @@ def test_a_statement_is_read_with_its_operands() -> None:
     code = b'asm volatile("a;\\n\\t" /* x */ R"(b;)" : [out] "=r"(s[i, j]), "+f"(ok ? x : y) : "n"(sizeof(T)) : "memory");'
     read = ptx.read_statement(code, 0, 3)
     assert (read.template, read.end) == ("a;\n\tb;", len(code) - 1)
-    assert [(one.name, one.constraint, one.expression) for one in (*read.outputs, *read.inputs)] == [
+    assert [(operand.name, operand.constraint, operand.expression) for operand in (*read.outputs, *read.inputs)] == [
         ("out", "=r", "(s[i, j])"),
         ("", "+f", "(ok ? x : y)"),
         ("", "n", "(sizeof(T))"),

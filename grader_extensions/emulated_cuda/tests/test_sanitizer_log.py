@@ -49,10 +49,10 @@ def read_counted(tmp_path: Path, *lines: object) -> AccessCounts | None:
 
 def test_a_record_becomes_a_finding(tmp_path: Path) -> None:
     """Where the library is not there, lines are unknown."""
-    (found,) = read(tmp_path, record(places=[64, 128]))
-    assert (found.kind, found.severity, found.line, found.path) == (SanitizerKind.RACE, SanitizerSeverity.ERROR, 0, "")
-    assert (found.block, found.thread, found.count) == ((0, 1, 2), (3, 4, 5), 7)
-    assert found.message == "X is written at an unknown line and read at an unknown line"
+    (finding,) = read(tmp_path, record(places=[64, 128]))
+    assert (finding.kind, finding.severity, finding.line, finding.path) == (SanitizerKind.RACE, SanitizerSeverity.ERROR, 0, "")
+    assert (finding.block, finding.thread, finding.count) == ((0, 1, 2), (3, 4, 5), 7)
+    assert finding.message == "X is written at an unknown line and read at an unknown line"
 
 
 def test_a_race_of_an_access_out_of_bounds_is_not_another_finding(tmp_path: Path, known_lines: None) -> None:
@@ -69,7 +69,7 @@ def test_errors_come_first(tmp_path: Path) -> None:
         record(id=3, kind="misaligned", severity="warning"),
         record(id=4, kind="out_of_bounds"),
     ]
-    assert [one.kind.value for one in read(tmp_path, *lines)] == ["out_of_bounds", "uninitialised_read", "misaligned", "race"]
+    assert [finding.kind.value for finding in read(tmp_path, *lines)] == ["out_of_bounds", "uninitialised_read", "misaligned", "race"]
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_what_is_no_json_is_dropped(tmp_path: Path) -> None:
 
 def test_what_comes_out_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = record(message="\x1b[31m" + "m" * 3000, memory="n" * 3000)
-    (found,) = read(tmp_path, long)
-    assert len(found.message) <= sanitizer_log.MESSAGE_LIMIT
-    assert len(found.memory) <= sanitizer_log.NAME_LIMIT
-    assert found.message.isprintable()
+    (finding,) = read(tmp_path, long)
+    assert len(finding.message) <= sanitizer_log.MESSAGE_LIMIT
+    assert len(finding.memory) <= sanitizer_log.NAME_LIMIT
+    assert finding.message.isprintable()
     # Lines known, each would be a finding of its own.
     monkeypatch.setattr(sanitizer_log, "user_lines", lambda _, addresses, **__: {address: ("k.cu", address) for address in addresses})
     assert len(read(tmp_path, *(record(id=number, places=[number + 1]) for number in range(20_000)))) == sanitizer_log.FINDING_LIMIT
@@ -119,15 +119,15 @@ def test_a_pair_of_lines_is_one_finding(tmp_path: Path, monkeypatch: pytest.Monk
         record(id=2, places=[20, 11], count=2),
         record(id=3, places=[11, 20], severity="info", count=4),
     ]
-    (found,) = read(tmp_path, *lines)
-    assert (found.severity, found.line, found.other_line, found.count) == (SanitizerSeverity.ERROR, 2, 1, 7)
+    (finding,) = read(tmp_path, *lines)
+    assert (finding.severity, finding.line, finding.other_line, finding.count) == (SanitizerSeverity.ERROR, 2, 1, 7)
 
 
 def test_two_copies_of_one_barrier_are_no_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler copies a barrier with the code around it."""
     monkeypatch.setattr(sanitizer_log, "user_lines", lambda *_, **__: {10: ("k.cu", 1), 11: ("k.cu", 1), 20: ("k.cu", 2)})
     lines = [record(id=1, kind="divergent_barrier", places=[10, 11]), record(id=2, kind="divergent_barrier", places=[10, 20])]
-    assert [one.other_line for one in read(tmp_path, *lines)] == [2]
+    assert [finding.other_line for finding in read(tmp_path, *lines)] == [2]
 
 
 def test_counts_of_a_line_are_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,9 +142,9 @@ def test_counts_of_a_line_are_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         counts(id=2, place=128, access="shared_store"),
         counts(id=3, place=192, transactions=99),
     ]
-    found = read_counted(tmp_path, *lines)
-    assert found is not None and (found.counted_blocks, found.blocks, found.partial) == (4, 9, False)
-    assert [(one.line, one.access, one.requests, one.transactions) for one in found.lines] == [
+    totals = read_counted(tmp_path, *lines)
+    assert totals is not None and (totals.counted_blocks, totals.blocks, totals.partial) == (4, 9, False)
+    assert [(line.line, line.access, line.requests, line.transactions) for line in totals.lines] == [
         (2, MemoryAccess.GLOBAL_LOAD, 2, 99),
         (1, MemoryAccess.GLOBAL_LOAD, 7, 17),
         (1, MemoryAccess.SHARED_STORE, 2, 8),
@@ -173,8 +173,8 @@ def test_counts_of_a_line_are_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 )
 @pytest.mark.usefixtures("known_lines")
 def test_counts_of_another_shape_are_dropped(changes: dict[str, Any], tmp_path: Path) -> None:
-    found = read_counted(tmp_path, BLOCKS, counts(**changes), counts(id=5))
-    assert found is not None and [(one.requests, one.transactions) for one in found.lines] == [(2, 8)]
+    totals = read_counted(tmp_path, BLOCKS, counts(**changes), counts(id=5))
+    assert totals is not None and [(line.requests, line.transactions) for line in totals.lines] == [(2, 8)]
 
 
 @pytest.mark.parametrize("changes", [{"counted": -1}, {"blocks": 1 << 53}, {"blocks": None}, {"partial": 0}, {"counted": "4"}], ids=str)
@@ -187,8 +187,8 @@ def test_counts_without_fields_are_dropped(tmp_path: Path) -> None:
     noise = random.Random(2).randbytes(5000)
     halves = [json.dumps(counts()).encode()[:-9], json.dumps(BLOCKS).encode()[:-9]]
     missing = [{name: value for name, value in counts().items() if name != left_out} for left_out in counts()]
-    found = read_counted(tmp_path, noise, b"[" * 7000, b"null", b"[]", *halves, {"kind": "line_counts"}, *missing, BLOCKS)
-    assert found is not None and found.lines == ()
+    totals = read_counted(tmp_path, noise, b"[" * 7000, b"null", b"[]", *halves, {"kind": "line_counts"}, *missing, BLOCKS)
+    assert totals is not None and totals.lines == ()
 
 
 def test_memory_that_nobody_named_counts_in_the_kernels_own_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,20 +201,20 @@ def test_memory_that_nobody_named_counts_in_the_kernels_own_lines(tmp_path: Path
         counts(id=3, place=30, unnamed=True, access="global_atomic"),
         counts(id=4, place=40),
     ]
-    found = read_counted(tmp_path, BLOCKS, *lines)
-    assert found is not None and {one.line for one in found.lines} == {1, 3, 4}
+    totals = read_counted(tmp_path, BLOCKS, *lines)
+    assert totals is not None and {line.line for line in totals.lines} == {1, 3, 4}
 
 
 def test_counts_without_a_line_are_dropped(tmp_path: Path) -> None:
     """They are of the device's own code. The number of blocks stays."""
-    found = read_counted(tmp_path, BLOCKS, counts())
-    assert found is not None and found.lines == () and found.blocks == 9
+    totals = read_counted(tmp_path, BLOCKS, counts())
+    assert totals is not None and totals.lines == () and totals.blocks == 9
 
 
 @pytest.mark.usefixtures("known_lines")
 def test_counted_lines_are_few(tmp_path: Path) -> None:
-    found = read_counted(tmp_path, BLOCKS, *(counts(id=number, place=number, transactions=number) for number in range(4000)))
-    assert found is not None
-    most = [one.transactions for one in found.lines]
-    assert most == sorted(most, reverse=True) and len(most) == sanitizer_log.COUNTED_LINE_LIMIT
-    assert most[0] == sanitizer_log.RECORD_LIMIT - 1
+    totals = read_counted(tmp_path, BLOCKS, *(counts(id=number, place=number, transactions=number) for number in range(4000)))
+    assert totals is not None
+    transactions = [line.transactions for line in totals.lines]
+    assert transactions == sorted(transactions, reverse=True) and len(transactions) == sanitizer_log.COUNTED_LINE_LIMIT
+    assert transactions[0] == sanitizer_log.RECORD_LIMIT - 1

@@ -19,10 +19,10 @@ def in_kernel(body: str) -> str:
 
 def test_barriers_become_the_ends_of_loops() -> None:
     """Shared memory is the block's; what lives across a barrier has an element for each thread."""
-    found = in_kernel("    float x = a[threadIdx.x];\n    tile[threadIdx.x] = x;\n    __syncthreads();\n    a[threadIdx.x] = x + tile[0];")
-    assert found.count("EMU_EACH_THREAD") == 2 and "__syncthreads" not in found
-    assert found.index("EMU_SHARED") < found.index("EMU_EACH_THREAD")
-    assert "per_thread" in found and found.count("[emu_thread] = x;") == 1  # the second loop only reads it
+    body = in_kernel("    float x = a[threadIdx.x];\n    tile[threadIdx.x] = x;\n    __syncthreads();\n    a[threadIdx.x] = x + tile[0];")
+    assert body.count("EMU_EACH_THREAD") == 2 and "__syncthreads" not in body
+    assert body.index("EMU_SHARED") < body.index("EMU_EACH_THREAD")
+    assert "per_thread" in body and body.count("[emu_thread] = x;") == 1  # the second loop only reads it
 
 
 @pytest.mark.parametrize("body", ["{}", "{ }", "{/* nothing */}", "{;}"])
@@ -36,14 +36,14 @@ def test_a_kernel_that_does_nothing_is_left_alone(body: str) -> None:
 def test_names_of_one_declaration_are_of_one_kind() -> None:
     """Else one of them would be declared in a loop, and used outside of it."""
     before = "    int x = 1, y = 2;\n    int z = y;\n    x += threadIdx.x;\n    tile[0] = x;\n"
-    found = in_kernel(f"{before}    __syncthreads();\n    a[0] = x + y + z + tile[0];")
-    assert found.index("EMU_EACH_THREAD") < found.index("z = y;") and found.count("_y = ::emu::per_thread") == 1
+    body = in_kernel(f"{before}    __syncthreads();\n    a[0] = x + y + z + tile[0];")
+    assert body.index("EMU_EACH_THREAD") < body.index("z = y;") and body.count("_y = ::emu::per_thread") == 1
 
 
 def test_what_is_the_same_for_all_threads_is_done_once() -> None:
-    found = in_kernel("    a += blockIdx.x;\n    for (int i = 0; i < n; i += 2) {\n        tile[0] = i;\n        __syncthreads();\n    }")
-    loop = found.index("for (int i = 0; i < n; i += 2)")
-    assert found.index("a += blockIdx.x;") < loop < found.index("EMU_EACH_THREAD") and "per_thread" not in found
+    body = in_kernel("    a += blockIdx.x;\n    for (int i = 0; i < n; i += 2) {\n        tile[0] = i;\n        __syncthreads();\n    }")
+    loop = body.index("for (int i = 0; i < n; i += 2)")
+    assert body.index("a += blockIdx.x;") < loop < body.index("EMU_EACH_THREAD") and "per_thread" not in body
 
 
 def test_lines_are_those_of_the_source() -> None:
@@ -94,7 +94,7 @@ LOAD, USE, WAIT = "tile[threadIdx.x] = a[i];", "a[n + threadIdx.x] = tile[n - i]
 
 
 @pytest.mark.parametrize(
-    ("inside", "found"),
+    ("inside", "expected"),
     [
         (f"{LOAD} {WAIT} {USE} {WAIT}", True),
         (f"{WAIT} {LOAD} {WAIT} {USE}", True),
@@ -108,18 +108,18 @@ LOAD, USE, WAIT = "tile[threadIdx.x] = a[i];", "a[n + threadIdx.x] = tile[n - i]
         (f"{WAIT} other[n] = 1; n += 1; float x = indirect(a); {WAIT}", False),  # a function that it calls counts
     ],
 )
-def test_a_missing_barrier_is_not_hidden(inside: str, found: bool) -> None:
+def test_a_missing_barrier_is_not_hidden(inside: str, expected: bool) -> None:
     """A loop ends before the next begins, as if there were a barrier. So where one is missing, threads stay fibers."""
     body = f"    __shared__ float other[64];\n    for (int i = 0; i < 4; ++i) {{ {inside} }}"
-    assert (second_body(FUNCTIONS + KERNEL.format(body)) != "") is found
+    assert (second_body(FUNCTIONS + KERNEL.format(body)) != "") is expected
 
 
 def test_only_a_loop_that_writes_its_own_variables_is_vectorised_regardless() -> None:
     """Threads that write what others read are taken in their order."""
-    found = in_kernel(
+    body = in_kernel(
         "    float x = a[n];\n    tile[threadIdx.x] = x;\n    __syncthreads();\n    x += tile[n];\n    __syncthreads();\n    a[n] = x;"
     )
-    assert [line.split()[0] for line in found.splitlines() if line.startswith("EMU_EACH")] == [
+    assert [line.split()[0] for line in body.splitlines() if line.startswith("EMU_EACH")] == [
         "EMU_EACH_THREAD",
         "EMU_EACH_THREAD_ALONE",
         "EMU_EACH_THREAD",

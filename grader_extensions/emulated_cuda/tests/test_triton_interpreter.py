@@ -106,8 +106,8 @@ def test_a_parent_of_boxes_imports_the_interpreter() -> None:
     program = "import sys; from grader_extensions.emulated_cuda import toolchain; toolchain.preload(sys.argv[1]); "
     program += "print('triton' in sys.modules and type(sys.modules['triton.language'].cdiv).__name__)"
     for language, kind in (("sandbox.languages.python", "InterpretedFunction"), ("sandbox.languages.cuda", "False")):
-        done = subprocess.run([sys.executable, "-c", program, language], capture_output=True, text=True, check=False, cwd=ROOT)
-        assert done.stdout.strip() == kind, done.stderr
+        result = subprocess.run([sys.executable, "-c", program, language], capture_output=True, text=True, check=False, cwd=ROOT)
+        assert result.stdout.strip() == kind, result.stderr
 
 
 @pytest.mark.slow
@@ -118,15 +118,15 @@ def test_what_is_imported_early_is_interpreted_where_torch_is_made_for_cuda() ->
     program += "import triton.language as tl; print(type(tl.sum).__name__, 'triton.testing' in sys.modules)"
     options = ("--language", "sandbox.languages.python", "--preload", "torch", "--import-device")
     for device, words in (("emulated", "InterpretedFunction"), ("cuda", "JITFunction True")):
-        done = subprocess.run([sys.executable, "-c", program, *options, device], capture_output=True, text=True, check=False, cwd=ROOT)
-        assert done.stdout.strip().startswith(words), done.stderr
+        result = subprocess.run([sys.executable, "-c", program, *options, device], capture_output=True, text=True, check=False, cwd=ROOT)
+        assert result.stdout.strip().startswith(words), result.stderr
 
 
 @pytest.mark.slow
 def test_a_float_is_a_float32_to_a_kernel(tmp_path: Path) -> None:
     """As where it is compiled: it can be cast, and a float16 times it is no float16. To the control, as Triton comes, it is Python's."""
-    done = ran(tmp_path / "kernel.py", FLOATS, "as compiled")
-    assert float(done.stdout) == pytest.approx(1025 * 1.001 + 2.002, abs=1e-3), done.stderr  # in float16 it would be a multiple of 1
+    result = ran(tmp_path / "kernel.py", FLOATS, "as compiled")
+    assert float(result.stdout) == pytest.approx(1025 * 1.001 + 2.002, abs=1e-3), result.stderr  # in float16 it would be a multiple of 1
     assert "'float' object has no attribute 'to'" in ran(tmp_path / "kernel.py", FLOATS, "as it is").stderr
 
 
@@ -134,6 +134,6 @@ def test_a_float_is_a_float32_to_a_kernel(tmp_path: Path) -> None:
 def test_results_are_the_same(tmp_path: Path) -> None:
     """Of integers that overflow, too; the control, as Triton comes, casts more often, to see whether they do."""
     ended = [ran(tmp_path / "kernel.py", PROGRAM, how) for how in ("quicker", "as it is")]
-    (results, _, count), (control, _, most) = (one.stdout.strip().rpartition(" ") for one in ended)
+    (results, _, count), (control, _, control_count) = (run.stdout.strip().rpartition(" ") for run in ended)
     assert results == control and len(results) > 20, ended
-    assert int(count) < int(most)
+    assert int(count) < int(control_count)

@@ -93,7 +93,7 @@ def test_torchs_own_headers_reject_them_too(ready: Path, tmp_path: Path) -> None
     assert "has incomplete type" in log, log[:2000]
 
 
-def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNCTION") -> Path:
+def header_names(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNCTION") -> Path:
     (tmp_path / gcc.NAMES_FILE).write_text("\n".join(names.split()))
     (tmp_path / gcc.MACROS_FILE).write_text("\n".join(macros.split()))
     return tmp_path
@@ -152,20 +152,20 @@ def known(tmp_path: Path, names: str = "relu Linear", macros: str = "RECORD_FUNC
 )
 def test_only_the_first_error_counts(log: str, certain: bool, tmp_path: Path) -> None:
     """Later ones may follow from it; one in a header is not the user's."""
-    assert fast_headers.is_certain(log, {"k.cu": "int foo;"}, known(tmp_path)) is certain
+    assert fast_headers.is_certain(log, {"k.cu": "int foo;"}, header_names(tmp_path)) is certain
 
 
 def test_a_macro_of_torchs_own_headers_leaves_all_open(tmp_path: Path) -> None:
     """Its arguments may be no names at all."""
     log = "k.cu:3:5: error: ‘foo’ was not declared in this scope\n"
-    assert not fast_headers.is_certain(log, {"k.cu": "RECORD_FUNCTION(foo, {});"}, known(tmp_path))
+    assert not fast_headers.is_certain(log, {"k.cu": "RECORD_FUNCTION(foo, {});"}, header_names(tmp_path))
 
 
 def test_a_member_that_the_source_itself_declares_is_left_open(tmp_path: Path) -> None:
     """Another overload may return its class."""
     log = "k.cu:3:5: error: ‘class at::Tensor’ has no member named ‘foo’\n"
-    assert fast_headers.is_certain(log, {"k.cu": "x.foo(); y->foo();"}, known(tmp_path))
-    assert not fast_headers.is_certain(log, {"k.cu": "struct A { int foo(); };\nx.foo();"}, known(tmp_path))
+    assert fast_headers.is_certain(log, {"k.cu": "x.foo(); y->foo();"}, header_names(tmp_path))
+    assert not fast_headers.is_certain(log, {"k.cu": "struct A { int foo(); };\nx.foo();"}, header_names(tmp_path))
 
 
 def test_nothing_is_certain_where_nothing_is_known(tmp_path: Path) -> None:
@@ -190,6 +190,6 @@ def test_nothing_is_certain_where_nothing_is_known(tmp_path: Path) -> None:
 )
 def test_a_source_has_no_entry_where_it_names_nothing_that_makes_one(text: str, sure: bool, tmp_path: Path) -> None:
     """A macro of torch's own headers may hold anything; and without the list of them nothing is sure."""
-    ready = known(tmp_path, macros="RECORD_FUNCTION TORCH_LIBRARY TORCH_LIBRARY_IMPL")
+    ready = header_names(tmp_path, macros="RECORD_FUNCTION TORCH_LIBRARY TORCH_LIBRARY_IMPL")
     assert fast_headers.makes_no_entry({"k.cu": text}, ready) is sure
     assert not fast_headers.makes_no_entry({"k.cu": text}, tmp_path / "nothing")

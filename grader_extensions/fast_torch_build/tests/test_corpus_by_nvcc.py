@@ -40,20 +40,21 @@ def named(cases: dict[str, Any]) -> list[object]:
 
 def attacks() -> dict[str, Case]:
     """But for those whose mark is that they may not be built."""
-    kernels = [one for one in attack_files.attacks_on_a_gpu() if not any(COMPILERS_SAY_NO in expected for expected in one.expect)]
-    return {one.name: (one.language, one.sources()) for one in kernels if one.language != "python"}
+    kernels = [kernel for kernel in attack_files.attacks_on_a_gpu() if not any(COMPILERS_SAY_NO in expected for expected in kernel.expect)]
+    return {kernel.name: (kernel.language, kernel.sources()) for kernel in kernels if kernel.language != "python"}
 
 
 def attacks_on_the_clock() -> dict[str, Case]:
     """Those of tests/gpu, which are for a GPU only."""
     kernels = gpu_files.all_in("attacks")
-    return {f"gpu-{one.name}": (one.language, (SourceFile(path="kernel.cu", content=one.source(1)),)) for one in kernels}
+    return {f"gpu-{kernel.name}": (kernel.language, (SourceFile(path="kernel.cu", content=kernel.source(1)),)) for kernel in kernels}
 
 
 def honest() -> dict[str, Case]:
     """Those of both directories: wrong twins, too."""
-    kernels = [one for directory in ("kernels", "controls") for one in kernel_files.all_in(directory)]
-    return {f"honest-{one.name}": (one.language, one.submission("any").sources) for one in kernels if one.language != "python"}
+    kernels = [kernel for directory in ("kernels", "controls") for kernel in kernel_files.all_in(directory)]
+    built = (kernel for kernel in kernels if kernel.language != "python")
+    return {f"honest-{kernel.name}": (kernel.language, kernel.submission("any").sources) for kernel in built}
 
 
 def torch_has_cuda() -> bool:
@@ -66,9 +67,9 @@ def torch_has_cuda() -> bool:
 def test_nvcc_builds_it(case: Case, tmp_path: Path) -> None:
     """By the builder's own program, with the flags of a submission."""
     language, files = case
-    if any(CUDA_OF_TORCH in one.content for one in files) and not torch_has_cuda():
+    if any(CUDA_OF_TORCH in file.content for file in files) and not torch_has_cuda():
         pytest.skip("it includes ATen/cuda, of which a torch that was built without CUDA has only a part")
-    built = build_files({one.path: one.content for one in files}, tmp_path, language=language, device_kind="cuda", architecture=H200)
+    built = build_files({file.path: file.content for file in files}, tmp_path, language=language, device_kind="cuda", architecture=H200)
     assert built.artifact is not None, built.log[-2000:]
     assert built.artifact.stat().st_size > 0
 

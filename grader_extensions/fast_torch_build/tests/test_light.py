@@ -20,7 +20,7 @@ torch::Tensor forward(torch::Tensor x) { TORCH_CHECK(x.dim() == 2, "tril"); retu
 INCLUDE = Path(torch_include_dirs()[0])
 
 
-def made(tmp_path: Path, source: str, *, emulated: bool = True) -> tuple[Headers, str]:
+def light_headers(tmp_path: Path, source: str, *, emulated: bool = True) -> tuple[Headers, str]:
     headers = fast_headers.prepare({"kernel.cu": source}, tmp_path, emulated=emulated)
     assert isinstance(headers, Headers), headers
     return headers, (tmp_path / "grader/named.h").read_text()
@@ -28,7 +28,7 @@ def made(tmp_path: Path, source: str, *, emulated: bool = True) -> tuple[Headers
 
 def test_an_operator_is_there_if_the_source_names_it(tmp_path: Path) -> None:
     """As a function, as a method, and as torch's factory."""
-    _, named = made(tmp_path, SOURCE)
+    _, named = light_headers(tmp_path, SOURCE)
     assert "#include <ATen/ops/zeros_like.h>" in named
     assert "Tensor::cumsum(" in named
     assert "inline at::Tensor zeros_like(" in named
@@ -36,15 +36,15 @@ def test_an_operator_is_there_if_the_source_names_it(tmp_path: Path) -> None:
 
 def test_names_in_macros_count(tmp_path: Path) -> None:
     """A method that only a macro's body calls, and one whose name a macro glues together."""
-    _, named = made(tmp_path, "#define CALL(op) x.op##_()\n#define OTHER x.sigmoid()\nvoid f() { CALL(sqrt); OTHER; }\n")
+    _, named = light_headers(tmp_path, "#define CALL(op) x.op##_()\n#define OTHER x.sigmoid()\nvoid f() { CALL(sqrt); OTHER; }\n")
     assert "Tensor::sqrt_(" in named
     assert "Tensor::sigmoid(" in named
 
 
 def test_a_source_that_asks_for_a_macro_of_torch_gets_torchs_headers(tmp_path: Path) -> None:
     """Light headers can't know what torch's would have answered."""
-    said = fast_headers.prepare({"kernel.cu": "#ifdef AT_MKLDNN_ENABLED\n#endif\n"}, tmp_path, emulated=True)
-    assert said == "the source asks whether there is a macro AT_MKLDNN_ENABLED"
+    reason = fast_headers.prepare({"kernel.cu": "#ifdef AT_MKLDNN_ENABLED\n#endif\n"}, tmp_path, emulated=True)
+    assert reason == "the source asks whether there is a macro AT_MKLDNN_ENABLED"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_source_may_ask_for_its_own_macros(tmp_path: Path, monkeypatch: pytest
     """And for those that mean the same with both headers. Of torch's there is a list, which `make headers` makes."""
     (tmp_path / gcc.MACROS_FILE).write_text("AT_MKLDNN_ENABLED\n")
     monkeypatch.setattr(gcc, "precompiled_directory", lambda: tmp_path)
-    made(tmp_path, f"{test}\n")
+    light_headers(tmp_path, f"{test}\n")
 
 
 def test_every_method_of_torch_is_known_with_its_operators_header() -> None:
@@ -72,8 +72,8 @@ def test_every_method_of_torch_is_known_with_its_operators_header() -> None:
 def test_every_factory_of_torch_is_known() -> None:
     """One that were missed would be ATen's function of the same name, without the gradient's guard."""
     text = (INCLUDE / "torch/csrc/autograd/generated/variable_factories.h").read_text()
-    found = "".join(fast_headers._definitions(text).values())
-    assert text.count("\ninline ") == found.count("inline ")
+    definitions = "".join(fast_headers._definitions(text).values())
+    assert text.count("\ninline ") == definitions.count("inline ")
 
 
 def test_a_method_that_is_called_but_not_named_is_noticed(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_every_operator_of_torch_compiles(tmp_path: Path) -> None:
     words = "\n".join(
         f"struct use_{number} {{ int {name}; }};" for number, name in enumerate(names) if name not in {"and", "or", "xor", "not"}
     )
-    headers, _ = made(tmp_path, words)
+    headers, _ = light_headers(tmp_path, words)
     source = tmp_path / "all.cpp"
     source.write_text("#include <grader/torch.h>\nint main() { return 0; }\n")
     flags = [*(f"-D{name}" for name in headers.defines), *(f"-isystem{path}" for path in headers.include_dirs)]

@@ -66,25 +66,25 @@ def built(place: Path, **files: str) -> Built:
 
 def loaded(artifact: Path | None, entry: str) -> list[object]:
     assert artifact is not None
-    done = subprocess.run([sys.executable, "-c", LOADER, str(artifact), entry], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert isinstance(found, list)
-    return found
+    process = subprocess.run([sys.executable, "-c", LOADER, str(artifact), entry], capture_output=True, text=True, check=False, timeout=300)
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout)
+    assert isinstance(result, list)
+    return result
 
 
 def test_the_operator_for_a_gpu_is_the_entry(tmp_path: Path) -> None:
     """By its name, or as the only one; it is the submission's own, and what it calls is seen."""
-    made = built(tmp_path / "made", k_cu=CUDA_FILE, k_cpp=CPP_FILE.replace("MORE", ""))
-    assert made.note is not None and made.note.headers == "light", made.log
+    build = built(tmp_path / "made", k_cu=CUDA_FILE, k_cpp=CPP_FILE.replace("MORE", ""))
+    assert build.note is not None and build.note.headers == "light", build.log
     for entry in ("added", "solve"):
-        values, own, seen = loaded(made.artifact, entry)
-        assert (values, own) == ([11.0, 22.0, 33.0], ["of_tests::added"])
-        assert isinstance(seen, list) and "operator empty_like" in seen and "operator added" not in seen
+        values, operators, calls = loaded(build.artifact, entry)
+        assert (values, operators) == ([11.0, 22.0, 33.0], ["of_tests::added"])
+        assert isinstance(calls, list) and "operator empty_like" in calls and "operator added" not in calls
 
 
 def test_an_implementation_alone_is_no_entry_and_is_built_once(tmp_path: Path) -> None:
     """Its operators are defined in a file that was not submitted; torch's own headers would say the same."""
-    made = built(tmp_path / "made", k_cu=CUDA_FILE)
-    assert made.artifact is None and "submit the file with TORCH_LIBRARY(name, m)" in made.log
-    assert made.note is not None and (made.note.headers, made.note.fallback) == ("light", "")
+    build = built(tmp_path / "made", k_cu=CUDA_FILE)
+    assert build.artifact is None and "submit the file with TORCH_LIBRARY(name, m)" in build.log
+    assert build.note is not None and (build.note.headers, build.note.fallback) == ("light", "")

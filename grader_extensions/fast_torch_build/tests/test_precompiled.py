@@ -64,7 +64,7 @@ def listed(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "headers", "taken"),
+    ("path", "text", "headers", "header"),
     [
         ("k.cu", EXTENSION, LIGHT, gcc.TORCH_HEADER),
         ("k.cpp", EXTENSION, LIGHT, gcc.TORCH_HEADER),
@@ -77,10 +77,10 @@ def listed(tmp_path: Path) -> Path:
         ("k.cpp", "int x;\n", Headers(), None),
     ],
 )
-def test_a_source_gets_the_one_that_it_begins_with(path: str, text: str, headers: Headers, taken: str | None, listed: Path) -> None:
+def test_a_source_gets_the_one_that_it_begins_with(path: str, text: str, headers: Headers, header: str | None, listed: Path) -> None:
     """A macro that stands before the includes could change them, and a C++ file of torch's own headers knows no CUDA."""
     flags = gcc.precompiled_flags(path, text, headers, listed)
-    assert flags == ([] if taken is None else [gcc.WITH_OBJECT, "-include", str(listed / taken)])
+    assert flags == ([] if header is None else [gcc.WITH_OBJECT, "-include", str(listed / header)])
     assert gcc.precompiled_flags(path, text, headers, listed / "nowhere") == []
 
 

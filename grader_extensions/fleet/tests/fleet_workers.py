@@ -22,9 +22,9 @@ from tests.waiting import until
 
 
 def lease(order="accept", *, device_kind="", submission_id="s1"):
-    new = replace(fakes.new_submission(order), device_kind=device_kind)
+    draft = replace(fakes.new_submission(order), device_kind=device_kind)
     submission = Submission(
-        submission_id=submission_id, new=new, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC)
+        submission_id=submission_id, new=draft, problem_digest="d", state=SubmissionState.RUNNING, create_time=datetime.now(UTC)
     )
     return Lease(submission=submission, problem=fakes.problem(), attempt=1, worker_id="w")
 
@@ -63,8 +63,8 @@ class Worker:
         return caught.value.code(), caught.value.details()
 
 
-def standing(*kinds, capacity=2, **more):
-    return fleet_pb2.Standing(capacity=capacity, device_kinds=kinds or ("emulated",), **more)
+def standing(*kinds, capacity=2, **fields):
+    return fleet_pb2.Standing(capacity=capacity, device_kinds=kinds or ("emulated",), **fields)
 
 
 @asynccontextmanager
@@ -86,15 +86,15 @@ async def attached(address, stands=None, *, protocol=VERSION, safe=True, credent
 
 
 @asynccontextmanager
-async def inside(address, stands=None, **more):
+async def inside(address, stands=None, **options):
     """A worker that was let in."""
-    async with attached(address, stands, **more) as worker:
+    async with attached(address, stands, **options) as worker:
         assert (await worker.heard()).WhichOneof("message") == "welcome"
         yield worker
 
 
-async def graded(fleet, given):
-    async with asyncio.timeout(300), aclosing(fleet.grade(given)) as facts:
+async def graded(fleet, assigned):
+    async with asyncio.timeout(300), aclosing(fleet.grade(assigned)) as facts:
         return [fact async for fact in facts]
 
 

@@ -47,14 +47,14 @@ class RayCluster:
         """Those that work was placed on, in a fixed order; without the head."""
         return sorted(self._cluster.worker_nodes, key=lambda node: int(_raylet(node)))
 
-    def add_node(self, **more: object) -> None:
+    def add_node(self, **options: object) -> None:
         """Start one more. more: what Ray takes, such as num_gpus and labels."""
-        for left in reversed(range(START_TRIES)):
+        for tries in reversed(range(START_TRIES)):
             try:
-                self._cluster.add_node(**{"num_cpus": 2, "object_store_memory": STORE_BYTES, **more})
+                self._cluster.add_node(**{"num_cpus": 2, "object_store_memory": STORE_BYTES, **options})
                 return
             except Exception:
-                if not left:
+                if not tries:
                     raise
 
     def node_of(self, pid: int) -> Any:
@@ -70,11 +70,11 @@ class RayCluster:
     def remove_node(self, node: Any) -> None:
         """Kill all of its processes at once, as a host without power, and forget it."""
         stopped: dict[int, str] = {}
-        while new := {pid: command for pid, command in self.processes(node).items() if pid not in stopped}:
-            for pid in new:  # so that none of them sees another end
+        while started := {pid: command for pid, command in self.processes(node).items() if pid not in stopped}:
+            for pid in started:  # so that none of them sees another end
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
-            stopped |= new
+            stopped |= started
         for pid in stopped:
             host.kill(pid)
         self._cluster.remove_node(node, allow_graceful=False)

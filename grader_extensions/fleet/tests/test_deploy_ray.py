@@ -41,32 +41,32 @@ def test_the_cluster_fits_rays_schema(cluster) -> None:
 def starts(cluster: dict[str, Any]) -> dict[str, tuple[dict[str, str], dict[str, Any]]]:
     """The environment and the options of `ray start`, as Ray's own command line reads them."""
     scripts, click = import_module("ray.scripts.scripts"), import_module("click")
-    found = {}
+    commands = {}
     for who in ("head", "worker"):
         export, command = cluster[f"{who}_start_ray_commands"][-1].split("; ")
-        environment = dict(one.split("=", 1) for one in shlex.split(export)[1:])
+        environment = dict(assignment.split("=", 1) for assignment in shlex.split(export)[1:])
         words = shlex.split(command)
         assert words[0] == "/opt/grader/.venv/bin/ray"
-        found[who] = (environment, scripts.start.make_context("start", words[2:]).params)
+        commands[who] = (environment, scripts.start.make_context("start", words[2:]).params)
     assert click is not None
-    return found
+    return commands
 
 
 def test_nodes_of_the_cluster_are_closed_and_labelled(cluster) -> None:
     """Token mode by a file, no dashboard, no memory monitor, ports that a firewall can name, and no lane on the head."""
     pytest.importorskip("ray")
-    found = starts(cluster)
-    for environment, options in found.values():
+    commands = starts(cluster)
+    for environment, options in commands.values():
         assert environment["RAY_AUTH_MODE"] == "token" and environment["RAY_AUTH_TOKEN_PATH"].startswith("/")
         assert "RAY_AUTH_TOKEN" not in environment and environment["RAY_memory_monitor_refresh_ms"] == "0"
         ports = ("node_manager_port", "object_manager_port", "runtime_env_agent_port", "dashboard_agent_listen_port", "metrics_export_port")
-        assert len({options[one] for one in ports}) == len(ports) and all(6379 < options[one] < 6400 for one in ports)
+        assert len({options[port] for port in ports}) == len(ports) and all(6379 < options[port] < 6400 for port in ports)
         assert (options["min_worker_port"], options["max_worker_port"]) == (10002, 10999)
-    head, node = (options for _, options in found.values())
+    head, node = (options for _, options in commands.values())
     assert head["head"] and (head["num_cpus"], head["num_gpus"], head["include_dashboard"]) == (0, 0, False)
     assert head["ray_client_server_port"] == 6385  # Ray opens it where grpcio is installed, and can't be asked not to
     assert node["labels"].startswith(f"{placement.TYPE_LABEL}=") and node["address"].endswith(str(head["port"]))
-    assert any("-c constraints.txt '.[server,judge,ray]' ./grader_extensions" in one for one in cluster["setup_commands"])
+    assert any("-c constraints.txt '.[server,judge,ray]' ./grader_extensions" in command for command in cluster["setup_commands"])
 
 
 # -- Kubernetes ---------------------------------------------------------------------------------------------------------------
@@ -74,11 +74,11 @@ def test_nodes_of_the_cluster_are_closed_and_labelled(cluster) -> None:
 
 @pytest.fixture
 def objects() -> dict[tuple[str, str], dict[str, Any]]:
-    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(KUBERAY.read_text())}
+    return {(document["kind"], document["metadata"]["name"]): document for document in yaml.safe_load_all(KUBERAY.read_text())}
 
 
 def variables(group: dict[str, Any]) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in containers(group)[0]["env"]}
+    return {variable["name"]: variable["value"] for variable in containers(group)[0]["env"]}
 
 
 def test_the_head_pod_survives_a_restart(objects) -> None:
@@ -95,8 +95,8 @@ def test_the_head_pod_survives_a_restart(objects) -> None:
 
 
 def containers(group: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = group["template"]["spec"]["containers"]
-    return found
+    entries: list[dict[str, Any]] = group["template"]["spec"]["containers"]
+    return entries
 
 
 def test_only_pods_of_the_cluster_reach_rays_ports(objects) -> None:
@@ -108,8 +108,8 @@ def test_only_pods_of_the_cluster_reach_rays_ports(objects) -> None:
         "PersistentVolumeClaim",
     }  # no service of ours, and no secret in the file
     spec = objects["NetworkPolicy", "grader-ray"]["spec"]
-    own, job = {"ray.io/cluster": "grader"}, objects["Job", "grader-place"]["spec"]["template"]["metadata"]["labels"]
-    assert spec["podSelector"]["matchLabels"] == own and spec["policyTypes"] == ["Ingress"]
+    cluster_labels, job = {"ray.io/cluster": "grader"}, objects["Job", "grader-place"]["spec"]["template"]["metadata"]["labels"]
+    assert spec["podSelector"]["matchLabels"] == cluster_labels and spec["policyTypes"] == ["Ingress"]
     (rule,) = spec["ingress"]
-    assert [one["podSelector"]["matchLabels"] for one in rule["from"]] == [own, job]
+    assert [peer["podSelector"]["matchLabels"] for peer in rule["from"]] == [cluster_labels, job]
     assert "--num-cpus=0 --num-gpus=0" in containers(objects["Job", "grader-place"]["spec"])[0]["args"][0]

@@ -39,16 +39,16 @@ def test_a_loaded_driver_without_gpus_is_another_trouble() -> None:
 def host(monkeypatch):
     """A host with these findings, and these GPUs for a `--device` that asks for them."""
 
-    def has(*found: HostFinding, gpus=(), usable_gpus=0):
+    def has(*findings: HostFinding, gpus=(), usable_gpus=0):
         async def of_kind(kind):
-            return [one for one in found if one.kind == kind]
+            return [finding for finding in findings if finding.kind == kind]
 
         async def examined(_, find):
             return [HostFinding(kind="device", name=f"cuda:{gpu.index}", usable=gpu.index < usable_gpus, detail="ill") for gpu in find()]
 
         monkeypatch.setattr(host_findings, "isolations", lambda: of_kind("isolation"))
         monkeypatch.setattr(host_findings, "compilers", lambda: of_kind("compiler"))
-        monkeypatch.setattr(host_findings, "devices", lambda: [one for one in found if one.kind == "device"])
+        monkeypatch.setattr(host_findings, "devices", lambda: [finding for finding in findings if finding.kind == "device"])
         monkeypatch.setattr(host_findings, "gpus", examined)
         monkeypatch.setattr(serve, "chosen_gpus", lambda device: () if device == "emulated" else gpus)
 
@@ -69,7 +69,7 @@ async def test_a_host_that_has_all_may_join(host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "device", "reason"),
+    ("finding", "device", "reason"),
     [
         ((replace(GXX, usable=False, detail="not found", remedy="add it"), EMULATED, ISOLATION), "auto", r"g\+\+: not found; add it"),
         ((GXX, EMULATED, replace(ISOLATION, usable=False, detail="no namespaces")), "auto", "process: no namespaces"),
@@ -77,9 +77,9 @@ async def test_a_host_that_has_all_may_join(host) -> None:
         ((GXX, EMULATED, ISOLATION), "cuda", "cuda:0: ill"),
     ],
 )
-async def test_a_host_that_lacks_something_may_not(host, found, device, reason) -> None:
+async def test_a_host_that_lacks_something_may_not(host, finding, device, reason) -> None:
     """It says what is missing and what to do. The control is the test above."""
-    host(*found, gpus=(GPU,) if device == "cuda" else ())
+    host(*finding, gpus=(GPU,) if device == "cuda" else ())
     with pytest.raises(HostUnfit, match=f"this host can't grade: .*{reason}"):
         await serve.examine(Settings(device=device))
 
@@ -97,15 +97,15 @@ def wiring(fault: str = "", error: Exception | None = None):
 
 
 @pytest.mark.parametrize(
-    ("given", "detail"),
+    ("graded_kernel", "detail"),
     [
         ({"fault": "No module named 'tree_sitter'"}, "No module named 'tree_sitter'"),
         ({"error": IsolationBroken("no engine answers")}, "no engine answers"),
         ({}, "built, run and judged, as a server does before it takes submissions"),
     ],
 )
-async def test_a_host_that_does_not_grade_the_graders_own_kernel_can_not_grade(given, detail) -> None:
+async def test_a_host_that_does_not_grade_the_graders_own_kernel_can_not_grade(graded_kernel, detail) -> None:
     """Whatever else works. The last is the control."""
-    others = [host_findings.HostFinding(kind=kind, name="x", usable=True, detail="") for kind in ("device", "isolation")]
-    found = await host_findings.own_kernel(wiring(**given))
-    assert (found.detail, found.usable, host_findings.can_grade([*others, found])) == (detail, not given, not given)
+    findings = [host_findings.HostFinding(kind=kind, name="x", usable=True, detail="") for kind in ("device", "isolation")]
+    finding = await host_findings.own_kernel(wiring(**graded_kernel))
+    assert (finding.detail, finding.usable, host_findings.can_grade([*findings, finding])) == (detail, not graded_kernel, not graded_kernel)

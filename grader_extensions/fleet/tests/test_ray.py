@@ -30,9 +30,9 @@ pytestmark = pytest.mark.slow
 def cluster(tmp_path_factory):
     """A head, and two nodes that have room for both lanes."""
     os.environ |= {"GRADER_STATE_DIR": str(tmp_path_factory.mktemp("workers")), "GRADER_CACHE_DIR": str(cache_directory())}
-    made = RayCluster(2)
-    yield made
-    made.close()
+    ray_cluster = RayCluster(2)
+    yield ray_cluster
+    ray_cluster.close()
     for name in ("GRADER_STATE_DIR", "GRADER_CACHE_DIR"):
         os.environ.pop(name)
 
@@ -46,8 +46,8 @@ def server(tmp_path):
         yield process, process.until("serving")["address"], join
 
 
-def words(cluster, *more):
-    return ["--ray", cluster.address, "--json", *more]
+def words(cluster, *arguments):
+    return ["--ray", cluster.address, "--json", *arguments]
 
 
 def placed(cluster, capsys):
@@ -81,19 +81,19 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
     if shutil.which("bwrap") is None and os.environ.get("GRADER_REQUIRE_BUBBLEWRAP") != "1":
         pytest.skip("bubblewrap is not installed")
     _, address, join = server
-    given = ["--lanes", "emulated=2", "--join", join, "--", "--sandbox", "bubblewrap", "--no-resident-toolchain"]
+    arguments = ["--lanes", "emulated=2", "--join", join, "--", "--sandbox", "bubblewrap", "--no-resident-toolchain"]
     for _ in range(2):
-        assert ray_placement.main(words(cluster, *given)) == 0
+        assert ray_placement.main(words(cluster, *arguments)) == 0
         assert set(json.loads(capsys.readouterr().out)) == {"grader-lane-emulated-0", "grader-lane-emulated-1"}
     ended = cli("submit", EXAMPLES / "vector_add" / "grid_stride.cu", "--server", address, "--mode", "test")
     assert ended.code == 0 and "ACCEPTED" in ended.stdout, ended.stdout + ended.stderr
-    seen = REACHES.format(address=cluster.address, directory=cluster.directory)
-    (tmp_path / "reaches.py").write_text(f"{seen}\nprint(reached())\n\n\ndef solve(a, b):\n    return a + b\n")
+    reaches = REACHES.format(address=cluster.address, directory=cluster.directory)
+    (tmp_path / "reaches.py").write_text(f"{reaches}\nprint(reached())\n\n\ndef solve(a, b):\n    return a + b\n")
     ended = cli("submit", tmp_path / "reaches.py", "--problem", "vector_add", "--server", address, "--mode", "test")
     assert ended.code == 0 and "reached: []" in ended.stdout, ended.stdout + ended.stderr
-    own: dict = {}
-    exec(seen, own)  # the control: here they are, but for the environment of an actor
-    assert own["reached"]().startswith("reached: ['port', 'sockets'")
+    namespace: dict = {}
+    exec(reaches, namespace)  # the control: here they are, but for the environment of an actor
+    assert namespace["reached"]().startswith("reached: ['port', 'sockets'")
     before = until_lanes(cluster, capsys, 2)
     os.kill(before["grader-lane-emulated-0"]["pid"], 9)
     again = until_lanes(cluster, capsys, 2, unlike=before["grader-lane-emulated-0"]["pid"])
@@ -112,21 +112,21 @@ def test_placed_workers_grade_and_a_lost_node_is_replaced(cluster, server, cli, 
 def until_lanes(cluster, capsys, count, *, unlike=None):
     deadline = time.monotonic() + 480
     while True:
-        found = placed(cluster, capsys)
-        pids = {facts["pid"] for facts in found.values()}
-        if len(found) == count and unlike not in pids:
-            return found
-        assert time.monotonic() < deadline, found
+        nodes = placed(cluster, capsys)
+        pids = {facts["pid"] for facts in nodes.values()}
+        if len(nodes) == count and unlike not in pids:
+            return nodes
+        assert time.monotonic() < deadline, nodes
         time.sleep(1.0)
 
 
 def test_a_keepers_worker_sees_nothing_of_ray(tmp_path: Path) -> None:
     """Neither its token nor its addresses; and it ends when the actor does. The control is the actor's own environment."""
-    seen = {"RAY_AUTH_TOKEN": "secret", "RAY_ADDRESS": "x", "CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "1", "PATH": "/bin"}
-    assert clean_environment(seen) == {"PATH": "/bin"}
+    environment = {"RAY_AUTH_TOKEN": "secret", "RAY_ADDRESS": "x", "CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "1", "PATH": "/bin"}
+    assert clean_environment(environment) == {"PATH": "/bin"}
     script = "import os, sys; open(sys.argv[1], 'w').write(repr(dict(os.environ))); sys.stdin.read(); open(sys.argv[1], 'a').write('ended')"
 
-    async def kept() -> str:
+    async def worker_text() -> str:
         place_of = tmp_path / "seen"
         keeper = WorkerActor("lane-0", [sys.executable, "-c", script, str(place_of)], [], kind="emulated")
         await until(lambda: place_of.exists() and "PATH" in place_of.read_text())
@@ -136,7 +136,7 @@ def test_a_keepers_worker_sees_nothing_of_ray(tmp_path: Path) -> None:
 
     os.environ["RAY_TEST_TOKEN"] = "secret"
     try:
-        text = asyncio.run(kept())
+        text = asyncio.run(worker_text())
     finally:
         del os.environ["RAY_TEST_TOKEN"]
     assert "RAY_TEST_TOKEN" not in text and text.endswith("ended")

@@ -46,10 +46,10 @@ DIGEST = hashlib.sha256(FILE).hexdigest()
 
 def test_a_lease_arrives_as_it_was_but_for_what_a_worker_need_not_know() -> None:
     """Sources, problem, mode; nothing of the server's own worker, and no report of an earlier attempt."""
-    given = replace(lease("accept"), submission=replace(lease("accept").submission, report=fakes.report(), rejudge_id="r1"))
-    found = lease_from_bytes(lease_to_bytes(given))
-    assert found.submission.new == given.submission.new and found.problem == given.problem and found.attempt == 1
-    assert found.submission.report is None and found.worker_id == "" and found.submission.rejudge_id == ""
+    sent = replace(lease("accept"), submission=replace(lease("accept").submission, report=fakes.report(), rejudge_id="r1"))
+    received = lease_from_bytes(lease_to_bytes(sent))
+    assert received.submission.new == sent.submission.new and received.problem == sent.problem and received.attempt == 1
+    assert received.submission.report is None and received.worker_id == "" and received.submission.rejudge_id == ""
     with pytest.raises(ValueError, match="not a lease") as refusal:
         lease_from_bytes(b'{"attempt": "many"}')
     assert "many" not in str(refusal.value)  # a log would have sources and hidden sizes
@@ -115,8 +115,8 @@ async def test_what_no_worker_says_ends_its_stream_and_reaches_no_ledger(fleet, 
 
     async def collected() -> None:
         async with aclosing(fleet.grade(lease())) as facts:
-            async for one in facts:
-                reached.append(one)
+            async for received in facts:
+                reached.append(received)
 
     async with inside(address) as worker, asyncio.timeout(300):
         grading = asyncio.create_task(collected())
@@ -130,16 +130,16 @@ async def test_what_no_worker_says_ends_its_stream_and_reaches_no_ledger(fleet, 
         else:
             with pytest.raises(WorkerLost, match="local-1"):
                 await grading
-    assert all(isinstance(one, wire.Environment | wire.Progress) for one in reached) and len(reached) <= 10
-    assert not any(isinstance(one, wire.ArtifactFile | wire.Finished) for one in reached)
+    assert all(isinstance(received, wire.Environment | wire.Progress) for received in reached) and len(reached) <= 10
+    assert not any(isinstance(received, wire.ArtifactFile | wire.Finished) for received in reached)
 
 
 async def test_a_file_for_which_there_is_no_room_is_left_out_with_its_fact(tmp_path, place) -> None:
     """It is not the worker's fault: its stream goes on. The control is the first test of this page, where there is room."""
     fleet = RemoteFleet(tmp_path / "devices.json", SubmissionFiles(tmp_path / "files", 0))
     async with fleet_port(Settings(state_dir=place, fleet_listen=f"unix:{place}/fleet"), fleet) as address, inside(address) as worker:
-        grading, given = await begun(fleet, worker)
-        attempt = given.attempt
+        grading, assignment = await begun(fleet, worker)
+        attempt = assignment.attempt
         await worker.say(file_piece=fleet_pb2.FilePiece(attempt=attempt, digest=DIGEST, content=FILE, last=True))
         await worker.fact(attempt, 0, NAMED)
         await worker.fact(attempt, 1, LINES[0])
@@ -159,17 +159,17 @@ async def test_a_lease_that_is_too_large_is_the_problems_fault(fleet, address, m
 async def test_a_worker_speaks_of_its_own_attempts_only(fleet, address) -> None:
     """Of two that have an attempt of the same number each ends only its own; a stream's numbers are of that stream."""
     async with inside(address, standing(capacity=1)) as first, inside(address, standing(capacity=1)) as second:
-        one, other = (asyncio.create_task(graded(fleet, lease(submission_id=name))) for name in ("s1", "s2"))
+        first_task, second_task = (asyncio.create_task(graded(fleet, lease(submission_id=name))) for name in ("s1", "s2"))
         workers = {
-            lease_from_bytes((given := await worker.grade()).lease).submission.submission_id: (worker, given) for worker in (first, second)
+            lease_from_bytes((order := await worker.grade()).lease).submission.submission_id: (worker, order) for worker in (first, second)
         }
-        worker, given = workers["s2"]
-        await worker.fact(given.attempt, 0, LINES[2])
-        await worker.end(given.attempt)
-        assert await other == [LINES[2]] and not one.done()
-        worker, given = workers["s1"]
-        await worker.end(given.attempt)
-        assert await one == []
+        worker, order = workers["s2"]
+        await worker.fact(order.attempt, 0, LINES[2])
+        await worker.end(order.attempt)
+        assert await second_task == [LINES[2]] and not first_task.done()
+        worker, order = workers["s1"]
+        await worker.end(order.attempt)
+        assert await first_task == []
 
 
 async def test_another_protocol_or_a_weaker_isolation_is_refused(fleet, address) -> None:
@@ -192,28 +192,28 @@ async def test_a_server_of_plain_processes_takes_such_workers(place, fleet) -> N
 def credentials(content: bytes, place) -> grpc.ChannelCredentials:
     path = place / "worker.pem"
     path.write_bytes(content)
-    found = channel_credentials("host:1", path)
-    assert found is not None
-    return found
+    channel = channel_credentials("host:1", path)
+    assert channel is not None
+    return channel
 
 
 async def test_only_a_certificate_that_is_still_good_lets_in(place, tmp_path, fleet, monkeypatch) -> None:
     """The node is named by it. One of another authority, an older one, and one that was removed are refused; and none at all."""
     monkeypatch.setattr(port_module, "CERTIFICATE_LOOK_S", 0.05)
     settings = Settings(state_dir=place, fleet_listen="127.0.0.1:0")
-    own, other = FleetCertificates(fleet_path(settings)), FleetCertificates(tmp_path / "other")
-    old, good = own.issue("gpu-1"), own.issue("gpu-1")
-    refused = {"old": old, "of another authority": _with_authority(other.issue("gpu-1"), own.authority())}
+    certificates, foreign = FleetCertificates(fleet_path(settings)), FleetCertificates(tmp_path / "other")
+    old, good = certificates.issue("gpu-1"), certificates.issue("gpu-1")
+    refused = {"old": old, "of another authority": _with_authority(foreign.issue("gpu-1"), certificates.authority())}
     async with fleet_port(settings, fleet) as address, asyncio.timeout(300):
         async with inside(address, credentials=credentials(good, place)) as worker:
             assert [lane.node for lane in fleet._workers.values()] == ["gpu-1"]
             for name, content in refused.items():
                 code = await refusal_of(address, credentials(content, place))
                 assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNAVAILABLE), name
-            assert await refusal_of(address, grpc.ssl_channel_credentials(own.authority())) is grpc.StatusCode.UNAVAILABLE
+            assert await refusal_of(address, grpc.ssl_channel_credentials(certificates.authority())) is grpc.StatusCode.UNAVAILABLE
             grading = asyncio.create_task(busy(fleet))  # a worker that gets messages all the time is looked at, too
             await worker.grade()
-            assert own.remove("gpu-1") and not own.remove("gpu-1")
+            assert certificates.remove("gpu-1") and not certificates.remove("gpu-1")
             while await worker.heard() is not grpc.aio.EOF:
                 pass
             await grading
@@ -232,12 +232,12 @@ async def busy(fleet):
         await asyncio.gather(grading, return_exceptions=True)
 
 
-async def refusal_of(address, given):
+async def refusal_of(address, channel):
     """With what code a worker with these credentials is kept out. A stream that the server resets before its answer is read is INTERNAL to
     gRPC, on a busy machine; a worker tries again then."""
     for _ in range(5):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            async with inside(address, credentials=given):
+            async with inside(address, credentials=channel):
                 pass
         if caught.value.code() is not grpc.StatusCode.INTERNAL:
             break
@@ -274,8 +274,8 @@ def test_a_file_that_is_no_workers_says_so(place, content) -> None:
 
 async def test_a_submission_goes_to_a_worker_that_has_its_device(fleet, address) -> None:
     """And waits where there is none with room; what there has been is known after a restart."""
-    given = lease(device_kind="cuda:H200")
-    waiting = asyncio.create_task(graded(fleet, given))
+    gpu_lease = lease(device_kind="cuda:H200")
+    waiting = asyncio.create_task(graded(fleet, gpu_lease))
     async with inside(address, standing("emulated")) as emulated:
         assert fleet.device_kinds() == fleet.ready_kinds() == ("emulated",)
         await asyncio.sleep(0.05)
@@ -294,8 +294,8 @@ async def test_a_submission_goes_to_a_worker_that_has_its_device(fleet, address)
 
 async def test_a_worker_without_a_modes_package_hands_the_submission_back(fleet, address) -> None:
     """Another one gets it, and the one that lacks it gets the other modes; where all lack it, the submission fails with what to do."""
-    given = lease()
-    profile = replace(given, submission=replace(given.submission, new=replace(given.submission.new, mode=wire.Mode.PROFILE)))
+    test_lease = lease()
+    profile = replace(test_lease, submission=replace(test_lease.submission, new=replace(test_lease.submission.new, mode=wire.Mode.PROFILE)))
     async with inside(address, standing(capacity=1)) as first:
         for refusal in (WorkerLost, ModeNotInstalled):
             grading = asyncio.create_task(graded(fleet, profile))
@@ -304,7 +304,7 @@ async def test_a_worker_without_a_modes_package_hands_the_submission_back(fleet,
             with pytest.raises(refusal, match="MODE_PROFILE is not installed"):
                 await grading
         async with inside(address, standing(capacity=1)) as second:
-            grading, plain = (asyncio.create_task(graded(fleet, each)) for each in (profile, given))
+            grading, plain = (asyncio.create_task(graded(fleet, request)) for request in (profile, test_lease))
             for worker in (second, first):
                 await worker.end((await worker.grade()).attempt)
             assert await grading == await plain == []
@@ -313,8 +313,8 @@ async def test_a_worker_without_a_modes_package_hands_the_submission_back(fleet,
 async def test_a_mode_whose_workers_are_away_for_a_moment_is_waited_for(fleet, address) -> None:
     """The submission is given to the worker that comes back, and does not fail at those that lack the package."""
     fleet._mode_wait_s = 60.0
-    given = lease()
-    profile = replace(given, submission=replace(given.submission, new=replace(given.submission.new, mode=wire.Mode.PROFILE)))
+    test_lease = lease()
+    profile = replace(test_lease, submission=replace(test_lease.submission, new=replace(test_lease.submission.new, mode=wire.Mode.PROFILE)))
     async with inside(address, standing(capacity=1)) as first:
         grading = asyncio.create_task(graded(fleet, profile))
         await first.end((await first.grade()).attempt, ModeNotInstalled.reason, "MODE_PROFILE is not installed here")
@@ -328,8 +328,8 @@ async def test_a_mode_whose_workers_are_away_for_a_moment_is_waited_for(fleet, a
 
 async def test_a_mode_is_waited_for_once_and_not_by_each_submission(fleet, address) -> None:
     """Each would hold a place for others in vain. A worker that joins may have the package: after it the wait begins anew."""
-    given = lease()
-    profile = replace(given, submission=replace(given.submission, new=replace(given.submission.new, mode=wire.Mode.PROFILE)))
+    test_lease = lease()
+    profile = replace(test_lease, submission=replace(test_lease.submission, new=replace(test_lease.submission.new, mode=wire.Mode.PROFILE)))
 
     async def lacks_it(worker) -> None:
         grading = asyncio.create_task(graded(fleet, profile))
@@ -500,8 +500,8 @@ async def test_a_worker_grades_what_a_server_is_sent(remote, files, kernel, fini
         async with working(address, fakes.FakeGrade(), files):
             assert (await finished(client, early)).report.verdict == report_pb2.VERDICT_ACCEPTED
             for order, verdict in (("accept", report_pb2.VERDICT_ACCEPTED), ("wrong", report_pb2.VERDICT_WRONG_ANSWER)):
-                done = await finished(client, await client.submit(kernel(order)))
-                assert done.report.verdict == verdict and done.attempt_count == 1
+                submission = await finished(client, await client.submit(kernel(order)))
+                assert submission.report.verdict == verdict and submission.attempt_count == 1
             failed = await finished(client, await client.submit(kernel("fault")))
             assert failed.state == submission_pb2.SUBMISSION_STATE_FAILED and "told to break" in failed.error.message
 
@@ -512,21 +512,21 @@ async def test_a_worker_finds_more_after_the_verdict(remote, files, kernel, fini
         for lost in (False, True):
             grade = fakes.LateFindings(fakes.PROFILE)
             async with working(address, grade, files) as (_, task):
-                done = await finished(client, await client.submit(kernel("wrong")))
-                assert done.report.verdict == report_pb2.VERDICT_WRONG_ANSWER and not done.report.HasField("profile")
+                submission = await finished(client, await client.submit(kernel("wrong")))
+                assert submission.report.verdict == report_pb2.VERDICT_WRONG_ANSWER and not submission.report.HasField("profile")
                 if lost:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
                 grade.go.set()
-                events = [event async for event in client.watch(done.name, until_findings=not lost)]
-            amended = await client.get_submission(done.name)
+                events = [event async for event in client.watch(submission.name, until_findings=not lost)]
+            amended = await client.get_submission(submission.name)
             assert amended.attempt_count == 1 and amended.report.HasField("profile") is not lost
             assert events[-1].HasField("submission") is lost
 
 
 async def test_a_lost_workers_submission_goes_on_at_another_and_is_not_counted(remote, files, kernel, finished) -> None:
     """And its boxes are gone before it joins again."""
-    lost, other = fakes.FakeGrade(), fakes.FakeGrade()
+    lost, second_grade = fakes.FakeGrade(), fakes.FakeGrade()
     async with served(remote) as (client, address):
         async with working(address, lost, files) as (_, task):
             submission = await client.submit(kernel("hang"))
@@ -534,13 +534,13 @@ async def test_a_lost_workers_submission_goes_on_at_another_and_is_not_counted(r
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             assert lost.running == 0 and lost.stopped == [submission.name.rpartition("/")[2]]
-        async with working(address, other, files):
-            await until(lambda: other.running)
+        async with working(address, second_grade, files):
+            await until(lambda: second_grade.running)
             shown = await client.get_submission(submission.name)
-            assert shown.state == submission_pb2.SUBMISSION_STATE_RUNNING and len(other.attempts) == 1
+            assert shown.state == submission_pb2.SUBMISSION_STATE_RUNNING and len(second_grade.attempts) == 1
             await client.cancel(submission.name)
             assert (await finished(client, submission)).state == submission_pb2.SUBMISSION_STATE_CANCELLED
-            assert other.running == 0
+            assert second_grade.running == 0
 
 
 async def test_a_worker_that_is_stopped_ends_what_it_has(remote, files, kernel, finished, tmp_path) -> None:
@@ -552,8 +552,8 @@ async def test_a_worker_that_is_stopped_ends_what_it_has(remote, files, kernel, 
         signalled.set()
         await asyncio.sleep(0.05)
         (tmp_path / "go").touch()
-        done = await finished(client, submission)
-        assert done.report.verdict == report_pb2.VERDICT_ACCEPTED and done.attempt_count == 1
+        final = await finished(client, submission)
+        assert final.report.verdict == report_pb2.VERDICT_ACCEPTED and final.attempt_count == 1
         await asyncio.wait_for(task, 300)
 
 
@@ -569,19 +569,19 @@ async def test_a_worker_of_another_version_is_told_so(address, tmp_path, monkeyp
 
 async def test_a_session_sends_the_files_that_its_facts_name(fleet, address, files, tmp_path) -> None:
     """From its own directory into the server's; a file that is not there any more is left out with its fact."""
-    own = SubmissionFiles(tmp_path / "own", 1 << 20)
+    store = SubmissionFiles(tmp_path / "own", 1 << 20)
     big = bytes(range(256)) * 2000
-    kept = [wire.ArtifactFile(name=f"{n}", tool="t", digest=own.keep(one), size_bytes=len(one)) for n, one in enumerate((big, b""))]
+    facts = [wire.ArtifactFile(name=f"{n}", tool="t", digest=store.keep(data), size_bytes=len(data)) for n, data in enumerate((big, b""))]
     missing = wire.ArtifactFile(name="gone", tool="t", digest="0" * 64, size_bytes=3)
 
     class Grade(fakes.FakeGrade):
-        async def _facts(self, given):
-            for one in (kept[0], missing, kept[1]):
-                yield one
+        async def _facts(self, assigned):
+            for file in (facts[0], missing, facts[1]):
+                yield file
 
-    async with working(address, Grade(), own):
-        assert await graded(fleet, lease()) == kept
-    assert [files.read(one.digest) for one in kept] == [big, b""]
+    async with working(address, Grade(), store):
+        assert await graded(fleet, lease()) == facts
+    assert [files.read(file.digest) for file in facts] == [big, b""]
 
 
 async def test_a_cordoned_worker_ends_what_it_has_and_gets_nothing_more(fleet, address) -> None:
@@ -591,17 +591,17 @@ async def test_a_cordoned_worker_ends_what_it_has_and_gets_nothing_more(fleet, a
         attempt = await first.grade()
         fleet.cordon({"local-1"})
         assert fleet.capacity() == 2 and [lane.state for lane in fleet.lanes()] == []
-        others = [asyncio.create_task(graded(fleet, lease(submission_id=name))) for name in "bcd"]
-        given = [await second.grade(), await second.grade()]
+        tasks = [asyncio.create_task(graded(fleet, lease(submission_id=name))) for name in "bcd"]
+        assignments = [await second.grade(), await second.grade()]
         await first.end(attempt.attempt)
         await before
-        assert not others[2].done()
+        assert not tasks[2].done()
         fleet.cordon(())
         third = await first.grade()
         await first.end(third.attempt)
-        for one in given:
-            await second.end(one.attempt)
-        await asyncio.gather(*others)
+        for assignment in assignments:
+            await second.end(assignment.attempt)
+        await asyncio.gather(*tasks)
 
 
 async def test_a_cordon_holds_for_a_worker_that_joins_later(fleet, address) -> None:

@@ -59,42 +59,42 @@ def fleet(tmp_path):
             words = ["--state-dir", state, "--problems", EXAMPLES, "--fleet", "remote", *ports, *options]
             server = stack.enter_context(program("grader.server.main", *words))
             join = server.until("fleet_listening")["address"]
-            made = Fleet(server.until("serving")["address"], server)
+            running = Fleet(server.until("serving")["address"], server)
 
             def admin(subject: str, *words: str) -> None:
                 command = [sys.executable, "-m", "grader.server.main", "admin", subject, "--state-dir", str(state), *words]
                 subprocess.run(command, check=True, capture_output=True)
 
-            def join_node(node: str, *more: str) -> None:
+            def join_node(node: str, *extra: str) -> None:
                 certificate = tmp_path / f"{node}.pem"
                 if not certificate.exists():
                     admin("workers", "add", node, "--out", str(certificate))
-                cache = cache_directory() if not more else tmp_path / f"{node}-cache"
-                own = ["--join", join, "--certificate", certificate, "--state-dir", tmp_path / node, "--cache-dir", cache, *more]
+                cache = cache_directory() if not extra else tmp_path / f"{node}-cache"
+                flags = ["--join", join, "--certificate", certificate, "--state-dir", tmp_path / node, "--cache-dir", cache, *extra]
                 worker = stack.enter_context(
-                    program("grader_extensions.fleet.main", *own, "--no-resident-toolchain", "--device", "emulated", *options)
+                    program("grader_extensions.fleet.main", *flags, "--no-resident-toolchain", "--device", "emulated", *options)
                 )
                 assert worker.until("joined")["node"] == node
-                made.workers[node] = worker
+                running.workers[node] = worker
 
-            made.join_node, made.admin = join_node, admin
+            running.join_node, running.admin = join_node, admin
             for node in nodes:
                 join_node(node)
-            return made
+            return running
 
         yield start
 
 
 def test_the_six_of_the_story_get_their_verdicts_at_a_worker(fleet, cli) -> None:
     """As they do where the server grades itself, and one of them in ranked mode."""
-    made = fleet()
+    running = fleet()
     for name in STORY:
         path = EXAMPLES / "tril_matmul" / f"{name}.cu"
         verdict, *reason = path.read_text().splitlines()[0].removeprefix("// expect:").split()
-        ended = cli("submit", path, "--server", made.api, "--mode", "test", "--json")
+        ended = cli("submit", path, "--server", running.api, "--mode", "test", "--json")
         report = ended.json["report"]
         assert report["verdict"] == f"VERDICT_{verdict}" and (not reason or report["reason"] == reason[0]), ended.stdout
-    ranked = cli("submit", EXAMPLES / "tril_matmul" / "correct_2d.cu", "--server", made.api, "--mode", "ranked", "--json")
+    ranked = cli("submit", EXAMPLES / "tril_matmul" / "correct_2d.cu", "--server", running.api, "--mode", "ranked", "--json")
     assert ranked.json["report"]["verdict"] == "VERDICT_ACCEPTED" and ranked.json["report"]["process_count"] > 1, ranked.stdout
 
 
@@ -111,39 +111,39 @@ def waiting(tmp_path):
 
 def test_workers_are_replaced_one_after_the_other_while_submissions_come(fleet, cli) -> None:
     """As an upgrade does it: cordon, stop, start the new one, uncordon. Each submission is graded once, none waits for the end of it."""
-    made = fleet("--sandbox", "process", nodes=("one", "two"))
+    running = fleet("--sandbox", "process", nodes=("one", "two"))
     source = EXAMPLES / "vector_add" / "grid_stride.cu"
     names = []
 
     def submit() -> None:
-        names.append(cli("submit", source, "--server", made.api, "--mode", "test", "--no-wait", "--json").json["name"])
+        names.append(cli("submit", source, "--server", running.api, "--mode", "test", "--no-wait", "--json").json["name"])
 
     for node in ("one", "two"):
         submit()
-        made.admin("lanes", "cordon", node)
+        running.admin("lanes", "cordon", node)
         submit()
-        made.stop(node)
-        made.join_node(node)
-        made.admin("lanes", "uncordon", node)
+        running.stop(node)
+        running.join_node(node)
+        running.admin("lanes", "uncordon", node)
         submit()
     for name in names:
-        watched = cli("watch", name, "--server", made.api, "--json")
+        watched = cli("watch", name, "--server", running.api, "--json")
         assert watched.code == 0 and '"attempt_count": 1' in watched.stdout, watched.stdout[-2000:] + watched.stderr
 
 
 def test_a_workers_judge_that_is_killed_costs_an_attempt_and_leaves_no_box(fleet, cli, waiting) -> None:
     """The submission is graded again, at the same worker, and gets its verdict; the box of the first attempt is gone."""
     source, gate = waiting
-    made = fleet("--sandbox", "process", "--warm-boxes", "0")  # so that every box belongs to this submission
-    left = cli("submit", source, "--problem", "vector_add", "--server", made.api, "--mode", "test", "--no-wait", "--json").json["name"]
-    asyncio.run(_verifying(made.api, left))
-    judge, boxes = _judge_and_boxes(made.workers["one"].process.pid)
+    running = fleet("--sandbox", "process", "--warm-boxes", "0")  # so that every box belongs to this submission
+    name = cli("submit", source, "--problem", "vector_add", "--server", running.api, "--mode", "test", "--no-wait", "--json").json["name"]
+    asyncio.run(_verifying(running.api, name))
+    judge, boxes = _judge_and_boxes(running.workers["one"].process.pid)
     assert boxes
     host.kill(judge)
     gate.touch()
-    watched = cli("watch", left, "--server", made.api)
+    watched = cli("watch", name, "--server", running.api)
     assert watched.code == 0 and "ACCEPTED" in watched.stdout, watched.stdout + watched.stderr
-    again, left_over = _judge_and_boxes(made.workers["one"].process.pid)
+    again, left_over = _judge_and_boxes(running.workers["one"].process.pid)
     assert again != judge and not left_over
     assert not [pid for pid in boxes if Path(f"/proc/{pid}").exists()]
 

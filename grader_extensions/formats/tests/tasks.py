@@ -59,7 +59,7 @@ def judged(tmp_path: Path, spec: wire.ProblemSpec, entry: Callable[..., Any]) ->
 
 
 def trials(facts: list[wire.Fact]) -> list[str]:
-    return [one.outcome.value for one in facts if isinstance(one, wire.Trial)]
+    return [fact.outcome.value for fact in facts if isinstance(fact, wire.Trial)]
 
 
 def outcomes(

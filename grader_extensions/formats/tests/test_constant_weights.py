@@ -73,10 +73,10 @@ if AFTER_COLLECTION:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_kernel_that_leaves_out_the_weights_is_wrong(tmp_path: Path, precision: str) -> None:
     """The control: it is right where an option of the problem keeps them, which is in its digest."""
-    drawn, kept = (kernelbench.load(NORM_FILE, adjustments=replace(one, precision=precision)).spec for one in (UNCHANGED, KEPT))
+    drawn, constant = (kernelbench.load(NORM_FILE, adjustments=replace(change, precision=precision)).spec for change in (UNCHANGED, KEPT))
     assert trials(judged(tmp_path, drawn, WithoutAffine)) == ["mismatched"]
-    assert trials(judged(tmp_path, kept, WithoutAffine)) == PASSED
-    assert drawn.digest != kept.digest
+    assert trials(judged(tmp_path, constant, WithoutAffine)) == PASSED
+    assert drawn.digest != constant.digest
 
 
 @pytest.mark.parametrize("entry", ["Named", "Renamed", "Folded"])
@@ -101,8 +101,9 @@ def test_a_compiled_entry_gets_what_is_drawn(tmp_path: Path) -> None:
 
 def test_what_is_drawn_keeps_a_model_sound() -> None:
     """Positive variances, weights about their constants, and counters and random weights as they were."""
-    drawn, kept = (
-        torch.load(io.BytesIO(load_task(kernelbench.load(MODEL_FILE, adjustments=one).spec, "cpu").state)) for one in (UNCHANGED, KEPT)
+    drawn, fixed = (
+        torch.load(io.BytesIO(load_task(kernelbench.load(MODEL_FILE, adjustments=change).spec, "cpu").state))
+        for change in (UNCHANGED, KEPT)
     )
     weights = drawn["weights"]
     for name in ("batch.running_var", "batch.weight", "layer.weight"):
@@ -110,7 +111,7 @@ def test_what_is_drawn_keeps_a_model_sound() -> None:
     for name in ("batch.running_mean", "batch.bias", "layer.bias", "gate"):
         assert -0.5 <= float(weights[name].min()) < -0.2 and 0.2 < float(weights[name].max()) <= 0.5
     assert 0.125 <= float(weights["slope.weight"]) <= 0.375 and int(weights["batch.num_batches_tracked"]) == 0
-    assert kept["drawn"] is None and float(kept["weights"]["layer.weight"].std()) == 0
+    assert fixed["drawn"] is None and float(fixed["weights"]["layer.weight"].std()) == 0
 
 
 @pytest.mark.parametrize("value", [0.0, 0.25, -3.0])
@@ -178,7 +179,7 @@ def test_constants_that_the_problem_does_not_have_stay() -> None:
             self.two, self.space = nn.Parameter(torch.full((n,), 2.0)), nn.Parameter(torch.zeros(n + 1))
             self.norm, self.random = nn.LayerNorm(n), nn.Parameter(torch.randn(3))
 
-    made = python.make_model(Own, task.state, "cpu")
+    instance = python.make_model(Own, task.state, "cpu")
     torch.manual_seed(torch.load(io.BytesIO(task.state))["seed"])
-    assert bool((made.two == 2).all()) and not bool(made.space.any())
-    assert torch.equal(made.random, torch.randn(3)) and float(made.norm.weight.detach().std()) > 0.1
+    assert bool((instance.two == 2).all()) and not bool(instance.space.any())
+    assert torch.equal(instance.random, torch.randn(3)) and float(instance.norm.weight.detach().std()) > 0.1

@@ -204,10 +204,10 @@ def test_what_is_imported_is_the_set(tmp_path):
     """A task that shares a file with others is imported with the directory that holds both, and not alone."""
     shutil.copytree(REFERENCE_KERNELS, tmp_path / "set")
     alone = list(import_all(tmp_path / "set" / "scaled_add"))
-    assert [one.problem for one in alone] == [None]
+    assert [result.problem for result in alone] == [None]
     assert OUTSIDE in alone[0].reason and "name the directory that holds both" in alone[0].reason
-    found = {one.problem.problem_id for one in import_all(tmp_path / "set") if one.problem}
-    assert found == {path.parent.name for path in (REFERENCE_KERNELS).glob("*/task.yml")} and "scaled_add" in found
+    problem_ids = {result.problem.problem_id for result in import_all(tmp_path / "set") if result.problem}
+    assert problem_ids == {path.parent.name for path in (REFERENCE_KERNELS).glob("*/task.yml")} and "scaled_add" in problem_ids
     assert Problems.load([tmp_path / "set"]).get("scaled_add")
 
 

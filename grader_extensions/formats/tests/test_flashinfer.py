@@ -23,7 +23,7 @@ WORKLOAD = json.loads((FIXTURES / "scaled_rows" / "workload.jsonl").read_text().
 def write(directory: Path, definition: object = DEFINITION, *workloads: object) -> Path:
     directory.mkdir(exist_ok=True)
     (directory / "definition.json").write_text(definition if isinstance(definition, str) else json.dumps(definition, indent=1))
-    lines = [one if isinstance(one, str) else json.dumps(one) for one in workloads or (WORKLOAD,)]
+    lines = [workload if isinstance(workload, str) else json.dumps(workload) for workload in workloads or (WORKLOAD,)]
     (directory / "workload.jsonl").write_text("\n".join(lines) + "\n")
     return directory
 
@@ -52,15 +52,15 @@ def test_a_problem_of_sols_reads_back():
     problem = flashinfer.load(FIXTURES / "scaled_rows")
     spec = problem.spec
     assert (problem.problem_id, spec.entry, spec.convention) == ("scaled_rows_d64", "run", wire.Convention.POSITIONAL)
-    assert [one.axes for one in spec.workloads] == [{"rows": n, "width": 64, "half": 32, "flat": 32 * n} for n in (5, 100)]
-    assert [(one.name, one.shape) for one in spec.inputs] == [("x", ("rows", "width")), ("scale", ())]
-    rules = [json.loads(one.arguments)["rule"] for one in spec.workloads]
-    assert [(one["kind"], one["atol"], one["ratio"]) for one in rules] == [("sol", 1e-3, 1.0), ("sol", 1e-2, 0.99)]
+    assert [workload.axes for workload in spec.workloads] == [{"rows": n, "width": 64, "half": 32, "flat": 32 * n} for n in (5, 100)]
+    assert [(tensor.name, tensor.shape) for tensor in spec.inputs] == [("x", ("rows", "width")), ("scale", ())]
+    rules = [json.loads(workload.arguments)["rule"] for workload in spec.workloads]
+    assert [(rule["kind"], rule["atol"], rule["ratio"]) for rule in rules] == [("sol", 1e-3, 1.0), ("sol", 1e-2, 0.99)]
     assert problem.languages == ("python", "torch_extension", "cuda", "tvm_ffi") and spec.axes == ("rows", "width", "half", "flat")
 
 
 def test_a_trace_set_holds_its_definitions():
-    problems = {one.problem_id: one.spec for one in map(flashinfer.load, flashinfer.members(FIXTURES / "trace"))}
+    problems = {problem.problem_id: problem.spec for problem in map(flashinfer.load, flashinfer.members(FIXTURES / "trace"))}
     rules = {name: json.loads(spec.workloads[0].arguments)["rule"] for name, spec in problems.items()}
     assert {name: (rule["kind"], rule["ratio"]) for name, rule in rules.items()} == {
         "rmsnorm_h128": ("flashinfer", 1.0),
@@ -81,7 +81,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("definition", "said"),
+    ("definition", "expected"),
     [
         ("{", "definition.json:1: is not JSON"),
         ("[" * 100_000, "can't be read: "),
@@ -109,9 +109,9 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
         ({**DEFINITION, "name": "dsa_topk_indexer_fp8"}, "judged by the scores of what is chosen"),
     ],
 )
-def test_a_wrong_definition_names_file_and_key(tmp_path, definition, said):
+def test_a_wrong_definition_names_file_and_key(tmp_path, definition, expected):
     message = said_of(write(tmp_path / "p", definition))
-    assert "definition.json" in message and said in message and "Value error" not in message
+    assert "definition.json" in message and expected in message and "Value error" not in message
 
 
 def with_axes(tmp_path: Path, expressions: dict[str, str]) -> Path:
@@ -134,7 +134,7 @@ def test_expressions_have_whole_values(tmp_path, expressions, sizes):
 
 
 @pytest.mark.parametrize(
-    ("expressions", "said"),
+    ("expressions", "expected"),
     [
         ({"a": "b + 1", "b": "a - 1"}, "axes a, b are defined by each other"),
         ({"a": "a"}, "axes a are defined by each other"),
@@ -149,12 +149,12 @@ def test_expressions_have_whole_values(tmp_path, expressions, sizes):
         ({"a": "(" * 99 + "rows" + ")" * 99}, "String should have at most 200 characters"),
     ],
 )
-def test_an_axis_without_value_says_why(tmp_path, expressions, said):
-    assert said in said_of(with_axes(tmp_path, expressions))
+def test_an_axis_without_value_says_why(tmp_path, expressions, expected):
+    assert expected in said_of(with_axes(tmp_path, expressions))
 
 
 @pytest.mark.parametrize(
-    ("workload", "said"),
+    ("workload", "expected"),
     [
         ("{]", "workload.jsonl:1: is not JSON"),
         ("3", "workload.jsonl:1: "),
@@ -176,9 +176,9 @@ def test_an_axis_without_value_says_why(tmp_path, expressions, said):
         ({"definition": "scaled_rows_d64", "workload": WORKLOAD, "solution": "s"}, "solution"),
     ],
 )
-def test_a_wrong_workload_names_line_and_key(tmp_path, workload, said):
+def test_a_wrong_workload_names_line_and_key(tmp_path, workload, expected):
     message = said_of(write(tmp_path / "p", DEFINITION, workload))
-    assert "workload.jsonl:1" in message and said in message
+    assert "workload.jsonl:1" in message and expected in message
 
 
 def test_tensors_that_no_device_holds_are_refused(tmp_path):
@@ -205,14 +205,14 @@ def test_an_input_in_a_file_is_passed_along(tmp_path):
         directory = stored(tmp_path / name)
         safetensors(directory / "data.safetensors")
         problem = flashinfer.load(directory)
-        said = json.loads(problem.spec.workloads[0].arguments)["inputs"]["x"]
-        assert said["path"] == str(directory / "data.safetensors") and said["end"] - said["begin"] == 1280
+        source = json.loads(problem.spec.workloads[0].arguments)["inputs"]["x"]
+        assert source["path"] == str(directory / "data.safetensors") and source["end"] - source["begin"] == 1280
         digests.append(problem.digest)
     assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "expected"),
     [
         (lambda path: None, "is not there; fetch the data"),
         (lambda path: path.write_text("version https://git-lfs\n"), "is not a safetensors file; if it is a pointer of git LFS"),
@@ -224,11 +224,11 @@ def test_an_input_in_a_file_is_passed_along(tmp_path):
         (lambda path: path.write_bytes((2**60).to_bytes(8, "little")), "is not a safetensors file"),
     ],
 )
-def test_a_file_that_can_not_be_used_says_why(tmp_path, spoil, said):
+def test_a_file_that_can_not_be_used_says_why(tmp_path, spoil, expected):
     directory = stored(tmp_path / "p")
     spoil(directory / "data.safetensors")
     message = said_of(directory)
-    assert "workload.jsonl:1: inputs.x: " in message and "data.safetensors" in message and said in message
+    assert "workload.jsonl:1: inputs.x: " in message and "data.safetensors" in message and expected in message
 
 
 def test_inputs_that_are_all_fixed_are_refused(tmp_path):

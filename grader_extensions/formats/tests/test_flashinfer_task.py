@@ -33,23 +33,23 @@ def test_the_right_answer_passes_and_a_wrong_one_does_not(path):
     task = task_of(path)
     for index in range(len(task.spec.workloads)):
         assert set(outcomes(task, workload=index)) == {PASSED}
-        assert MISMATCHED in outcomes(task, lambda outputs: [one * 1.5 for one in outputs], workload=index)
+        assert MISMATCHED in outcomes(task, lambda outputs: [tensor * 1.5 for tensor in outputs], workload=index)
 
 
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
 def test_the_same_key_gives_the_same_inputs_and_another_gives_others(path):
     task = task_of(path)
-    first, again, other = (task.draw(task.spec.workloads[0], key) for key in (KEY, KEY, OTHER_KEY))
-    assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
-    assert not all(torch.equal(one, two) for one, two in zip(first, other, strict=True))
-    assert [one.dim() for one in first] == [len(of.shape) for of in task.spec.inputs]
+    first, again, different = (task.draw(task.spec.workloads[0], key) for key in (KEY, KEY, OTHER_KEY))
+    assert all(torch.equal(tensor, repeat) for tensor, repeat in zip(first, again, strict=True))
+    assert not all(torch.equal(tensor, redrawn) for tensor, redrawn in zip(first, different, strict=True))
+    assert [tensor.dim() for tensor in first] == [len(of.shape) for of in task.spec.inputs]
 
 
 def rule(kind: str, **changes: object) -> Rule:
     return Rule(**{"kind": kind, "atol": 1e-2, "rtol": 1e-2, "ratio": 1.0, "cap": None, "negative_inf": False, **changes})
 
 
-def said(of: Rule, output: list[float], reference: list[float], unwritten: tuple[int, ...] = (), dtype=None) -> wire.TrialOutcome:
+def outcome_of(of: Rule, output: list[float], reference: list[float], unwritten: tuple[int, ...] = (), dtype=None) -> wire.TrialOutcome:
     dtype = dtype or torch.float32
     mask = torch.tensor([index in unwritten for index in range(len(output))])
     return of.compare(torch.tensor(output, dtype=dtype), torch.tensor(reference, dtype=dtype), mask).outcome
@@ -68,17 +68,17 @@ def said(of: Rule, output: list[float], reference: list[float], unwritten: tuple
 )
 def test_the_two_rules_forgive_differently(output, reference, by_flashinfer, by_sol):
     """One element, atol = rtol = 1e-2; a second one is right."""
-    assert said(rule("flashinfer"), [output, 1.0], [reference, 1.0]) is by_flashinfer
-    assert said(rule("sol"), [output, 1.0], [reference, 1.0]) is by_sol
+    assert outcome_of(rule("flashinfer"), [output, 1.0], [reference, 1.0]) is by_flashinfer
+    assert outcome_of(rule("sol"), [output, 1.0], [reference, 1.0]) is by_sol
 
 
 def test_absolutely_off_but_relatively_not_passes_by_flashinfer_and_fails_by_sol():
     """By SOL's cap: without one the sum of its two shares forgives all that FlashInfer's rule does."""
-    assert said(rule("flashinfer"), [100.9], [100.0]) is PASSED
-    assert said(rule("sol", cap=0.5), [100.9], [100.0]) is MISMATCHED
+    assert outcome_of(rule("flashinfer"), [100.9], [100.0]) is PASSED
+    assert outcome_of(rule("sol", cap=0.5), [100.9], [100.0]) is MISMATCHED
     for error in torch.linspace(0, 3, 301).tolist():
-        if said(rule("flashinfer"), [100.0 + error], [100.0]) is PASSED:
-            assert said(rule("sol"), [100.0 + error], [100.0]) is PASSED
+        if outcome_of(rule("flashinfer"), [100.0 + error], [100.0]) is PASSED:
+            assert outcome_of(rule("sol"), [100.0 + error], [100.0]) is PASSED
 
 
 def test_the_matched_ratio_forgives_so_many_and_no_more():
@@ -86,52 +86,52 @@ def test_the_matched_ratio_forgives_so_many_and_no_more():
     reference = [1.0] * 100
     for kind in ("flashinfer", "sol"):
         of = rule(kind, ratio=0.99)
-        assert said(of, [*reference[:99], 2.0], reference) is PASSED
-        assert said(of, [*reference[:98], 2.0, 2.0], reference) is MISMATCHED
-        assert said(of, reference, reference, unwritten=(3,)) is wire.TrialOutcome.UNWRITTEN
-        assert said(rule(kind), [*reference[:99], 2.0], reference) is MISMATCHED
+        assert outcome_of(of, [*reference[:99], 2.0], reference) is PASSED
+        assert outcome_of(of, [*reference[:98], 2.0, 2.0], reference) is MISMATCHED
+        assert outcome_of(of, reference, reference, unwritten=(3,)) is wire.TrialOutcome.UNWRITTEN
+        assert outcome_of(rule(kind), [*reference[:99], 2.0], reference) is MISMATCHED
 
 
 def test_a_cap_holds_whatever_the_ratio():
     reference = [1.0] * 100
-    assert said(rule("sol", ratio=0.99, cap=0.5), [*reference[:99], 2.0], reference) is MISMATCHED
-    assert said(rule("sol", ratio=0.99, cap=1.5), [*reference[:99], 2.0], reference) is PASSED
+    assert outcome_of(rule("sol", ratio=0.99, cap=0.5), [*reference[:99], 2.0], reference) is MISMATCHED
+    assert outcome_of(rule("sol", ratio=0.99, cap=1.5), [*reference[:99], 2.0], reference) is PASSED
 
 
 def test_nothing_that_is_not_finite_is_right_but_minus_infinity_where_it_is_allowed():
     """And where the reference has it; where it is not allowed the reference is at fault, not the kernel."""
     minus = float("-inf")
     for kind in ("flashinfer", "sol"):
-        assert said(rule(kind, ratio=0.5), [1.0, 1.0, float("nan")], [1.0, 1.0, 1.0]) is wire.TrialOutcome.NON_FINITE
+        assert outcome_of(rule(kind, ratio=0.5), [1.0, 1.0, float("nan")], [1.0, 1.0, 1.0]) is wire.TrialOutcome.NON_FINITE
         with pytest.raises(ReferenceFailed, match="not finite"):
-            said(rule(kind), [1.0, minus], [1.0, minus])
+            outcome_of(rule(kind), [1.0, minus], [1.0, minus])
     allowed = rule("sol", negative_inf=True)
-    assert said(allowed, [1.0, minus], [1.0, minus]) is PASSED
-    assert said(allowed, [minus, minus], [1.0, minus]) is wire.TrialOutcome.NON_FINITE
-    assert said(allowed, [1.0, 5.0], [1.0, minus]) is MISMATCHED
+    assert outcome_of(allowed, [1.0, minus], [1.0, minus]) is PASSED
+    assert outcome_of(allowed, [minus, minus], [1.0, minus]) is wire.TrialOutcome.NON_FINITE
+    assert outcome_of(allowed, [1.0, 5.0], [1.0, minus]) is MISMATCHED
     with pytest.raises(ReferenceFailed, match="not finite"):
-        said(allowed, [1.0, 1.0], [1.0, float("inf")])
+        outcome_of(allowed, [1.0, 1.0], [1.0, float("inf")])
 
 
 def test_zeros_are_wrong_by_sol_even_where_they_are_near():
     """A kernel that did nothing; by FlashInfer's rule they pass, as theirs does."""
     small = [1e-4] * 10
-    assert said(rule("sol"), [0.0] * 10, small) is MISMATCHED and said(rule("flashinfer"), [0.0] * 10, small) is PASSED
-    assert said(rule("sol"), [0.0] * 10, [0.0] * 10) is PASSED
+    assert outcome_of(rule("sol"), [0.0] * 10, small) is MISMATCHED and outcome_of(rule("flashinfer"), [0.0] * 10, small) is PASSED
+    assert outcome_of(rule("sol"), [0.0] * 10, [0.0] * 10) is PASSED
 
 
 def test_integers_are_compared_and_the_sentinel_may_be_right():
-    assert said(rule("flashinfer"), [3, 7], [3, 7], unwritten=(1,), dtype=torch.int32) is PASSED
-    assert said(rule("flashinfer"), [3, 8], [3, 7], unwritten=(1,), dtype=torch.int32) is wire.TrialOutcome.UNWRITTEN
+    assert outcome_of(rule("flashinfer"), [3, 7], [3, 7], unwritten=(1,), dtype=torch.int32) is PASSED
+    assert outcome_of(rule("flashinfer"), [3, 8], [3, 7], unwritten=(1,), dtype=torch.int32) is wire.TrialOutcome.UNWRITTEN
 
 
 def test_a_reference_that_changes_its_input_does_not_change_the_judges():
     """It gets copies of what it writes to; a kernel may write there too."""
     task = task_of(FIXTURES / "trace" / "definitions" / "moe" / "pick_expert_e4.json")
     inputs = task.draw(task.spec.workloads[0], KEY)
-    before = [one.clone() for one in inputs]
+    before = [tensor.clone() for tensor in inputs]
     first, second = task.reference(inputs), task.reference(inputs)
-    assert all(torch.equal(one, old) for one, old in zip(inputs, before, strict=True)) and torch.equal(first[0], second[0])
+    assert all(torch.equal(tensor, old) for tensor, old in zip(inputs, before, strict=True)) and torch.equal(first[0], second[0])
     assert task.scratch == (0,)
 
 
@@ -178,7 +178,7 @@ CUSTOM_WORKLOAD = json.loads((FIXTURES / "gather_blocks" / "workload.jsonl").rea
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said_of_it"),
+    ("old", "replacement", "said_of_it"),
     [
         ("return {'rows'", "return {'other'", "run returned no 'rows'"),
         ("'index': torch", "'indices': torch", "make_inputs made a NoneType of 'index'"),
@@ -191,9 +191,9 @@ CUSTOM_WORKLOAD = json.loads((FIXTURES / "gather_blocks" / "workload.jsonl").rea
         ("torch.randn(pages,", "torch.randn(10**12,", "make_inputs raised RuntimeError"),
     ],
 )
-def test_code_that_does_not_fit_its_definition_is_the_problems_fault(tmp_path, old, new, said_of_it):
+def test_code_that_does_not_fit_its_definition_is_the_problems_fault(tmp_path, old, replacement, said_of_it):
     assert old in CUSTOM["reference"]
-    directory = write(tmp_path / "p", {**CUSTOM, "reference": CUSTOM["reference"].replace(old, new)}, CUSTOM_WORKLOAD)
+    directory = write(tmp_path / "p", {**CUSTOM, "reference": CUSTOM["reference"].replace(old, replacement)}, CUSTOM_WORKLOAD)
     with pytest.raises(ReferenceFailed) as caught:
         task_of(directory)
     assert said_of_it in str(caught.value) and "gather_blocks" in str(caught.value)

@@ -39,21 +39,22 @@ def tasks(tmp_path: Path) -> Path:
 
 def test_tasks_of_one_name_get_their_directories_names(tasks: Path) -> None:
     """Each once, although a yaml and its directory both name it; the digests differ from those of the plain ids, and from each other."""
-    found = list(import_all(tasks))
-    assert [one.problem and one.problem.problem_id for one in found] == ["first_scaled_add", "second_scaled_add"]
+    results = list(import_all(tasks))
+    assert [result.problem and result.problem.problem_id for result in results] == ["first_scaled_add", "second_scaled_add"]
     (alone,) = import_all(tasks / "second")
-    problems = [one.problem for one in (*found, alone) if one.problem]
-    assert problems[-1].problem_id == "scaled_add" and len({one.digest for one in problems}) == 3
-    assert all(one.spec.problem_id == one.problem_id for one in problems)
+    problems = [result.problem for result in (*results, alone) if result.problem]
+    assert problems[-1].problem_id == "scaled_add" and len({problem.digest for problem in problems}) == 3
+    assert all(problem.spec.problem_id == problem.problem_id for problem in problems)
 
 
 def test_the_same_problem_twice_is_counted_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "set" / name).mkdir(parents=True)
         shutil.copy(KERNEL, tmp_path / "set" / name)
-    done = json.loads(run(tmp_path / "set", "--no-check", "--json", "--state-dir", tmp_path / "state").stdout)
-    assert done["counts"] == {"imported": 1, "refused": 0, "same": 1}
-    assert done["same"][0]["same_as"] == done["imported"][0]["path"] and done["same"][0]["problem"] == done["imported"][0]["problem"]
+    report = json.loads(run(tmp_path / "set", "--no-check", "--json", "--state-dir", tmp_path / "state").stdout)
+    assert report["counts"] == {"imported": 1, "refused": 0, "same": 1}
+    (same,), (imported,) = report["same"], report["imported"]
+    assert same["same_as"] == imported["path"] and same["problem"] == imported["problem"]
 
 
 def test_a_prefix_is_part_of_the_problem(tmp_path: Path) -> None:
@@ -61,10 +62,10 @@ def test_a_prefix_is_part_of_the_problem(tmp_path: Path) -> None:
     state = ("--no-check", "--state-dir", tmp_path / "state")
     for prefix in ("", "v0", "v1_"):
         assert run(KERNEL, *state, *(("--prefix", prefix) if prefix else ())).exit_code == 0
-    kept = Problems.load([], tmp_path / "state" / "problems").all()
-    assert [one.problem_id for one in kept] == ["kb_1_scaled_hinge", "v0_kb_1_scaled_hinge", "v1_kb_1_scaled_hinge"]
-    assert len({one.digest for one in kept}) == 3 and [one.spec.problem_id for one in kept] == [one.problem_id for one in kept]
-    assert read_kept(tmp_path / "state" / "problems" / "v0_kb_1_scaled_hinge.json") == kept[1]
+    problems = Problems.load([], tmp_path / "state" / "problems").all()
+    assert [problem.problem_id for problem in problems] == ["kb_1_scaled_hinge", "v0_kb_1_scaled_hinge", "v1_kb_1_scaled_hinge"]
+    assert len({problem.digest for problem in problems}) == 3 and all(problem.spec.problem_id == problem.problem_id for problem in problems)
+    assert read_kept(tmp_path / "state" / "problems" / "v0_kb_1_scaled_hinge.json") == problems[1]
 
 
 def test_a_collision_that_no_directory_tells_apart_names_the_remedy(tmp_path: Path) -> None:

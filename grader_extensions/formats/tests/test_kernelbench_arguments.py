@@ -26,15 +26,15 @@ def test_a_compiled_entry_gets_the_weights_as_inputs() -> None:
     """After the others, the same with every key; what the reference answers does not depend on the convention."""
     spec = kernelbench.load(PRODUCT).spec
     plain, task = load_task(spec, "cpu"), load_task(without_model(spec), "cpu")
-    names = [one.name for one in task.spec.inputs]
-    assert names[:2] == ["x", "factor"] == [one.name for one in plain.spec.inputs]
-    assert names[2:] == [one.name for one in plain.spec.weights] and {"linear_weight", "norm_running_var", "shift"} < set(names)
+    names = [tensor.name for tensor in task.spec.inputs]
+    assert names[:2] == ["x", "factor"] == [tensor.name for tensor in plain.spec.inputs]
+    assert names[2:] == [weight.name for weight in plain.spec.weights] and {"linear_weight", "norm_running_var", "shift"} < set(names)
     assert task.spec.convention is wire.Convention.POSITIONAL and task.state == b"" and plain.state
     axes = task.spec.workloads[0].axes
     assert set(task.spec.axes) == axes.keys() and task.spec.axes[:4] == ("x_0", "x_1", "output_0", "output_1")
-    first, other = drawn(task), drawn(task, OTHER_KEY)
-    assert not torch.equal(first[0], other[0]) and all(torch.equal(one, two) for one, two in zip(first[2:], other[2:], strict=True))
-    assert [[axes[str(axis)] for axis in one.shape] for one in task.spec.inputs] == [list(one.shape) for one in first]
+    first, second = drawn(task), drawn(task, OTHER_KEY)
+    assert not torch.equal(first[0], second[0]) and all(torch.equal(a, b) for a, b in zip(first[2:], second[2:], strict=True))
+    assert [[axes[str(axis)] for axis in tensor.shape] for tensor in task.spec.inputs] == [list(value.shape) for value in first]
     assert torch.equal(task.reference(first)[0], plain.reference(drawn(plain))[0])
     weights = dict(zip(names, first, strict=True))
     by_hand = first[0] @ weights["linear_weight"].T + weights["linear_bias"]
@@ -64,20 +64,20 @@ def test_everything_that_a_model_keeps_is_a_weight(tmp_path: Path) -> None:
     )
     spec = spec_of(tmp_path, model(init=init), ROW, NONE, precision="fp16")
     task = load_task(without_model(spec), "cpu")
-    found = {one.name: (one.dtype, len(one.shape)) for one in task.spec.inputs[1:]}
+    inputs = {tensor.name: (tensor.dtype, len(tensor.shape)) for tensor in task.spec.inputs[1:]}
     half = dict.fromkeys(("w", "norm_weight", "norm_bias", "norm_running_mean", "norm_running_var"), ("float16", 1))
-    assert found == {**half, "mask": ("bool", 1), "table": ("int64", 1), "scale": ("float16", 0)}
-    assert 1.0 <= float(drawn(task)[[one.name for one in task.spec.inputs].index("scale")]) <= 3.0
+    assert inputs == {**half, "mask": ("bool", 1), "table": ("int64", 1), "scale": ("float16", 0)}
+    assert 1.0 <= float(drawn(task)[[tensor.name for tensor in task.spec.inputs].index("scale")]) <= 3.0
 
 
 def test_names_are_different_and_c_takes_them(tmp_path: Path) -> None:
     """Parameters of C++ keywords, of the names of sizes, of the output's and the stream's name, and layers that are numbered."""
     init = "self.net = nn.Sequential(nn.Linear(5, 5)); self.x = nn.Parameter(torch.ones(2)); self.é = nn.Parameter(torch.ones(1))"
     names = "x, x_0, float, output, stream, register"
-    given = "def get_inputs():\n    return [torch.rand(4, 5) for _ in range(6)]\n"
-    description = describe(spec_of(tmp_path, model("return x", init, names), given, NONE), "cpu")
+    functions = "def get_inputs():\n    return [torch.rand(4, 5) for _ in range(6)]\n"
+    description = describe(spec_of(tmp_path, model("return x", init, names), functions, NONE), "cpu")
     assert description is not None
-    tensors = [one.name for one in (*description.inputs, *description.outputs, *description.weights)]
+    tensors = [tensor.name for tensor in (*description.inputs, *description.outputs, *description.weights)]
     assert tensors[0] == "x" and "net_0_weight" in tensors
     everything = [*tensors, *description.axes]
     assert len(set(everything)) == len(everything) and not {"float", "stream", "register"} & set(everything)
@@ -85,7 +85,7 @@ def test_names_are_different_and_c_takes_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("init", "said"),
+    ("init", "obstacle"),
     [
         (
             "self.all = nn.ParameterList([torch.ones(2) for _ in range(130)])",
@@ -94,12 +94,12 @@ def test_names_are_different_and_c_takes_them(tmp_path: Path) -> None:
         ("self.register_buffer('c', torch.zeros(2, dtype=torch.uint16))", "'c' is uint16 with 1 axes"),
     ],
 )
-def test_a_model_that_no_compiled_entry_can_be_given_takes_python(tmp_path: Path, init: str, said: str) -> None:
+def test_a_model_that_no_compiled_entry_can_be_given_takes_python(tmp_path: Path, init: str, obstacle: str) -> None:
     """The reason is part of what is learned; a compiled submission that comes all the same is refused with it."""
     spec = spec_of(tmp_path, model(init=init), ROW, NONE)
-    found = describe(spec, "cpu")
-    assert found is not None and said in found.obstacle and found.weights == ()
-    assert load_task(spec, "cpu").described == found
+    description = describe(spec, "cpu")
+    assert description is not None and obstacle in description.obstacle and description.weights == ()
+    assert load_task(spec, "cpu").described == description
     with pytest.raises(ReferenceFailed, match=r"its model can't be given to a compiled entry: .*; submit a Python module"):
         load_task(without_model(spec), "cpu")
 

@@ -23,11 +23,11 @@ PARTS = {
 }
 
 
-def write(directory: Path, name: str = "7_A_thing.py", without: str = "", more: str = "", **other: str) -> Path:
+def write(directory: Path, name: str = "7_A_thing.py", without: str = "", extra: str = "", **replaced: str) -> Path:
     """A file of a right problem, but for what is left out, put in another's place or added."""
-    parts = [text for part, text in {**PARTS, **other}.items() if part != without]
+    parts = [text for part, text in {**PARTS, **replaced}.items() if part != without]
     path = directory / name
-    path.write_text("import torch\nimport torch.nn as nn\n" + "\n".join(parts) + more)
+    path.write_text("import torch\nimport torch.nn as nn\n" + "\n".join(parts) + extra)
     return path
 
 
@@ -41,27 +41,28 @@ def refusal(path: Path, **options: str) -> str:
 def test_a_precision_is_another_problem_with_another_tolerance(tmp_path: Path) -> None:
     path = write(tmp_path)
     problems = [kernelbench.load(path, adjustments=Adjustments(precision=precision)) for precision in ("fp32", "fp16", "bf16")]
-    assert [one.problem_id for one in problems] == ["kb_7_a_thing", "kb_7_a_thing_fp16", "kb_7_a_thing_bf16"]
-    assert len({one.digest for one in problems}) == 3
-    assert [one.spec.tolerance.atol for one in problems] == [1e-4, 1e-2, 1e-2]
+    assert [problem.problem_id for problem in problems] == ["kb_7_a_thing", "kb_7_a_thing_fp16", "kb_7_a_thing_bf16"]
+    assert len({problem.digest for problem in problems}) == 3
+    assert [problem.spec.tolerance.atol for problem in problems] == [1e-4, 1e-2, 1e-2]
     assert "fp32, fp16, bf16" in refusal(path, adjustments=Adjustments(precision="fp8"))
 
 
 def test_a_tolerance_of_one_s_own_is_another_problem(tmp_path: Path) -> None:
     """Both values, and the rule in the statement; the floor of the budget follows, and stays under what zeros would need."""
     path, lower = write(tmp_path), Adjustments(tolerance=1e-2, allow_lower_precision=True)
-    usual, wide, half = (kernelbench.load(path, adjustments=one) for one in (UNCHANGED, Adjustments(tolerance=1e-2), lower))
-    assert len({one.digest for one in (usual, wide, half)}) == 3
-    assert [(one.spec.tolerance.atol, one.spec.tolerance.rtol) for one in (usual, wide, half)] == [(1e-4, 1e-4), (1e-2, 1e-2), (1e-2, 1e-2)]
-    assert [one.spec.tolerance.allow_lower_precision for one in (usual, wide, half)] == [False, False, True]
-    assert [one.spec.tolerance.budget_floor for one in (usual, wide, half)] == [1e-2, 5e-2, 5e-2]
+    usual, wide, half = (kernelbench.load(path, adjustments=adjustments) for adjustments in (UNCHANGED, Adjustments(tolerance=1e-2), lower))
+    assert len({problem.digest for problem in (usual, wide, half)}) == 3
+    tolerances = [problem.spec.tolerance for problem in (usual, wide, half)]
+    assert [(tolerance.atol, tolerance.rtol) for tolerance in tolerances] == [(1e-4, 1e-4), (1e-2, 1e-2), (1e-2, 1e-2)]
+    assert [tolerance.allow_lower_precision for tolerance in tolerances] == [False, False, True]
+    assert [tolerance.budget_floor for tolerance in tolerances] == [1e-2, 5e-2, 5e-2]
     assert kernelbench.load(path, adjustments=Adjustments(tolerance=0.9)).spec.tolerance.budget_floor == 0.25
     assert "within 0.01 + 0.01 * |reference|" in half.statement and "Lower precision is allowed" in half.statement
     assert "Lower precision" not in wide.statement and half.title == "7 A thing (tolerance 0.01, lower precision allowed)"
 
 
 def test_a_constant_that_is_set_is_part_of_the_text_and_of_the_digest(tmp_path: Path) -> None:
-    path = write(tmp_path, more="rate = 0.2\n")
+    path = write(tmp_path, extra="rate = 0.2\n")
     problem = kernelbench.load(path, adjustments=Adjustments(constants={"rate": "0.0"}))
     assert "rate = 0.0\n" in problem.spec.reference and problem.spec.reference in problem.statement
     digests = [kernelbench.load(path, adjustments=Adjustments(constants={"rate": rate})).digest for rate in ("0.0", "0")]
@@ -72,26 +73,26 @@ def test_a_constant_that_is_set_is_part_of_the_text_and_of_the_digest(tmp_path: 
 def test_a_compiled_entry_is_a_function_that_gets_the_weights(tmp_path: Path) -> None:
     """A class in Python, `forward` of a torch extension, else `solve`; what is learned of the arguments changes no digest."""
     problem = kernelbench.load(write(tmp_path))
-    assert [entry_in(problem.spec, one) for one in ("python", "torch_extension", "cuda")] == ["ModelNew", "forward", "solve"]
+    assert [entry_in(problem.spec, language) for language in ("python", "torch_extension", "cuda")] == ["ModelNew", "forward", "solve"]
     assert cuda_signature(problem.spec) == "" and torch_signature(problem.spec) == ""
     x, w, y = (wire.TensorSpec(name=name, dtype="float32", shape=(f"{name}_0",)) for name in ("x", "w", "y"))
     number = wire.TensorSpec(name="n", dtype="int64", shape=())
-    found = wire.Described(digest=problem.digest, inputs=(x, number), outputs=(y,), weights=(w,), axes={"x_0": 3, "w_0": 4, "y_0": 5})
-    known = kernelbench.with_description(problem, found)
-    assert known.digest == problem.digest and known.spec.convention is wire.Convention.MODEL
+    description = wire.Described(digest=problem.digest, inputs=(x, number), outputs=(y,), weights=(w,), axes={"x_0": 3, "w_0": 4, "y_0": 5})
+    described = kernelbench.with_description(problem, description)
+    assert described.digest == problem.digest and described.spec.convention is wire.Convention.MODEL
     arguments = "const float* x, int64_t n, const float* w, float* y, int64_t x_0, int64_t y_0, int64_t w_0, cudaStream_t stream"
-    assert cuda_signature(known.spec) == f'extern "C" void solve({arguments})'
-    assert torch_signature(known.spec) == "torch::Tensor forward(torch::Tensor x, int64_t n, torch::Tensor w)"
-    new = NewSubmission(problem_id="p", language="cuda", sources=())
-    called = with_calling_convention(known.spec, new)
-    assert called.convention is wire.Convention.POSITIONAL and [one.name for one in called.inputs] == ["x", "n", "w"]
-    assert with_calling_convention(known.spec, replace(new, language="python")) == known.spec
-    python_only = kernelbench.with_description(problem, replace(found, weights=(), obstacle="it has 99 weights"))
+    assert cuda_signature(described.spec) == f'extern "C" void solve({arguments})'
+    assert torch_signature(described.spec) == "torch::Tensor forward(torch::Tensor x, int64_t n, torch::Tensor w)"
+    draft = NewSubmission(problem_id="p", language="cuda", sources=())
+    called = with_calling_convention(described.spec, draft)
+    assert called.convention is wire.Convention.POSITIONAL and [tensor.name for tensor in called.inputs] == ["x", "n", "w"]
+    assert with_calling_convention(described.spec, replace(draft, language="python")) == described.spec
+    python_only = kernelbench.with_description(problem, replace(description, weights=(), obstacle="it has 99 weights"))
     assert python_only.languages == ("python",) and "it has 99 weights" in python_only.statement
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("parts", "expected"),
     [
         ({"model": "class Model(nn.Module):\n    pass\n"}, "line 3: class Model has no method forward"),
         ({"model": "def Model():\n    pass\n"}, "has no class Model"),
@@ -106,8 +107,8 @@ def test_a_compiled_entry_is_a_function_that_gets_the_weights(tmp_path: Path) ->
         ({"more": "\n#" + "x" * kernelbench.SOURCE_LIMIT_BYTES}, "is not a file of at most"),
     ],
 )
-def test_a_wrong_file_says_what_to_do(tmp_path: Path, other: dict[str, str], said: str) -> None:
-    assert said in refusal(write(tmp_path, **other))
+def test_a_wrong_file_says_what_to_do(tmp_path: Path, parts: dict[str, str], expected: str) -> None:
+    assert expected in refusal(write(tmp_path, **parts))
 
 
 @pytest.mark.parametrize(

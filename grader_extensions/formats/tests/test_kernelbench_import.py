@@ -71,13 +71,13 @@ def level(tmp_path: Path) -> Path:
 def test_a_level_is_imported_and_every_broken_file_told(tmp_path: Path, level: Path) -> None:
     """A few seconds of processor time for 100 files; the broken ones stop nobody; the order is that of the numbers."""
     began = time.process_time()
-    done = run("import", level, "--no-check", "--state-dir", tmp_path / "state", "--json")
+    result = run("import", level, "--no-check", "--state-dir", tmp_path / "state", "--json")
     assert time.process_time() - began < 10
-    assert done.exit_code == 0
-    told = json.loads(done.stdout)
-    assert [one["problem"] for one in told["imported"]] == [f"kb_{n}_thing_{n}" for n in range(1, 101) if n not in BROKEN]
-    assert {one["format"] for one in told["imported"]} == {"kernelbench"}
-    reasons = {int(Path(one["path"]).name.split("_")[0]): one["reason"] for one in told["refused"]}
+    assert result.exit_code == 0
+    report = json.loads(result.stdout)
+    assert [entry["problem"] for entry in report["imported"]] == [f"kb_{n}_thing_{n}" for n in range(1, 101) if n not in BROKEN]
+    assert {entry["format"] for entry in report["imported"]} == {"kernelbench"}
+    reasons = {int(Path(entry["path"]).name.split("_")[0]): entry["reason"] for entry in report["refused"]}
     assert reasons.keys() == BROKEN.keys()
     assert all(BROKEN[number][1] in reason for number, reason in reasons.items())
 
@@ -105,9 +105,9 @@ def test_what_was_imported_is_listed_shown_and_loaded(tmp_path: Path) -> None:
     assert "kb_3_label_loss_bf16" in listed and "kernelbench" in listed and "kb_2_conv_norm_gate" in listed
     shown = run("show", "kb_3_label_loss_bf16", *state).stdout
     assert "default" in shown and "0.01 + 0.01" in shown and "cross_entropy" in shown and "class ModelNew" in shown
-    kept = Problems.load([], tmp_path / "state" / "problems").get("kb_2_conv_norm_gate")
-    assert kept == kernelbench.load(FIXTURES / "2_Conv_norm_gate.py")
-    assert Redactor.for_problem(kept).dtype == "" and not messages.problem_to_proto(kept).cuda_signature
+    problem = Problems.load([], tmp_path / "state" / "problems").get("kb_2_conv_norm_gate")
+    assert problem == kernelbench.load(FIXTURES / "2_Conv_norm_gate.py")
+    assert Redactor.for_problem(problem).dtype == "" and not messages.problem_to_proto(problem).cuda_signature
 
 
 def test_a_submission_may_name_a_problems_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

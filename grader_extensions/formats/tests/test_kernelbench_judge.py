@@ -58,9 +58,9 @@ def task_of(path: Path, precision: str = "fp32") -> Task:
 def outcomes(task: Task, outputs: list[torch.Tensor], key: str = KEY) -> list[str]:
     assert task.compare is not None
     inputs = drawn(task, key)
-    masks = [torch.zeros_like(one, dtype=torch.bool) for one in outputs]
-    found = task.compare(task.spec.workloads[0], inputs, outputs, task.reference([one.clone() for one in inputs]), masks)
-    return [one.outcome.value for one in found]
+    masks = [torch.zeros_like(output, dtype=torch.bool) for output in outputs]
+    results = task.compare(task.spec.workloads[0], inputs, outputs, task.reference([tensor.clone() for tensor in inputs]), masks)
+    return [result.outcome.value for result in results]
 
 
 if AFTER_COLLECTION:
@@ -92,7 +92,7 @@ if AFTER_COLLECTION:
             y = self.conv(x)
             return y * torch.sigmoid(y + self.gate)
 
-    CLASSES = {one.__name__: one for one in (Ramp, Loss, OtherOrder, WithoutNorm)}
+    CLASSES = {model_class.__name__: model_class for model_class in (Ramp, Loss, OtherOrder, WithoutNorm)}
 
 
 ALL_PASSED = ["passed"] * kernelbench.TRIAL_COUNT
@@ -150,7 +150,7 @@ def test_a_wide_tolerance_lets_half_precision_through_and_no_zeros(tmp_path: Pat
     path = tmp_path / "9_Made.py"
     path.write_text("\n".join((HEAD, body, "def get_inputs():\n    return [torch.randn(64, 64)]\n", NONE)))
     rule = Adjustments(tolerance=1e-2, allow_lower_precision=True)
-    strict, wide = (load_task(kernelbench.load(path, adjustments=one).spec, "cpu") for one in (UNCHANGED, rule))
+    strict, wide = (load_task(kernelbench.load(path, adjustments=adjustments).spec, "cpu") for adjustments in (UNCHANGED, rule))
     (x,) = drawn(wide)
     rounded = x.half().float() @ x.half().float().T
     assert outcomes(wide, [rounded]) == ["passed"]
@@ -164,12 +164,12 @@ def test_a_wide_tolerance_lets_half_precision_through_and_no_zeros(tmp_path: Pat
 def test_weights_are_what_decides_in_another_order() -> None:
     """The control: with the same seed and no weights another order gives another answer."""
     task = task_of(GATE)
-    inputs, held = drawn(task), torch.load(io.BytesIO(task.state), weights_only=True)
-    torch.manual_seed(held["seed"])
-    seeded = OtherOrder(*held["arguments"])
-    given = python.make_model(OtherOrder, task.state, "cpu")
+    inputs, state = drawn(task), torch.load(io.BytesIO(task.state), weights_only=True)
+    torch.manual_seed(state["seed"])
+    seeded = OtherOrder(*state["arguments"])
+    seeded_model = python.make_model(OtherOrder, task.state, "cpu")
     with torch.no_grad():
-        assert outcomes(task, [given(*inputs)]) == ["passed"]
+        assert outcomes(task, [seeded_model(*inputs)]) == ["passed"]
         assert outcomes(task, [seeded(*inputs)]) == ["mismatched"]
 
 
@@ -184,9 +184,9 @@ def test_other_parameters_keep_their_seed() -> None:
             self.second = nn.BatchNorm2d(out_channels)
             self.third = nn.Parameter(torch.randn(gate_shape))
 
-    made, held = python.make_model(Renamed, task.state, "cpu"), torch.load(io.BytesIO(task.state), weights_only=True)
-    assert torch.equal(made.first.weight, held["weights"]["conv.weight"])
-    assert torch.equal(made.third, held["weights"]["gate"])
+    renamed, state = python.make_model(Renamed, task.state, "cpu"), torch.load(io.BytesIO(task.state), weights_only=True)
+    assert torch.equal(renamed.first.weight, state["weights"]["conv.weight"])
+    assert torch.equal(renamed.third, state["weights"]["gate"])
 
 
 def test_the_same_key_gives_the_same_inputs_and_leaves_the_generators() -> None:
@@ -195,10 +195,10 @@ def test_the_same_key_gives_the_same_inputs_and_leaves_the_generators() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first, again, other = drawn(task), drawn(task), drawn(task, OTHER_KEY)
+    first, again, different = drawn(task), drawn(task), drawn(task, OTHER_KEY)
     assert torch.equal(torch.rand(3), expected)
-    assert torch.equal(first[0], again[0]) and not torch.equal(first[0], other[0])
-    assert float(first[1]) == float(other[1]) == 1.75
+    assert torch.equal(first[0], again[0]) and not torch.equal(first[0], different[0])
+    assert float(first[1]) == float(different[1]) == 1.75
 
 
 def test_every_bit_of_the_key_counts() -> None:
@@ -212,9 +212,9 @@ def test_every_bit_of_the_key_counts() -> None:
 
 def test_only_floating_tensors_are_cast() -> None:
     task = task_of(LOSS, "fp16")
-    assert [one.dtype for one in task.spec.inputs] == ["float16", "int64"]
-    assert [one.dtype for one in drawn(task)] == [torch.float16, torch.int64]
-    assert [one.dtype for one in task.spec.outputs] == ["float16"]
+    assert [tensor.dtype for tensor in task.spec.inputs] == ["float16", "int64"]
+    assert [tensor.dtype for tensor in drawn(task)] == [torch.float16, torch.int64]
+    assert [tensor.dtype for tensor in task.spec.outputs] == ["float16"]
     weights = torch.load(io.BytesIO(task_of(GATE, "fp16").state), weights_only=True)["weights"]
     assert weights["norm.num_batches_tracked"].dtype == torch.int64 and weights["gate"].dtype == torch.float16
 
@@ -233,7 +233,7 @@ def test_running_statistics_do_not_drift(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, body, ROW, NONE)
     task = load_task(spec, "cpu")
     inputs = drawn(task)
-    answers = [task.reference([one.clone() for one in inputs])[0] for _ in range(3)]
+    answers = [task.reference([tensor.clone() for tensor in inputs])[0] for _ in range(3)]
     assert torch.equal(answers[0], answers[1]) and torch.equal(answers[0], answers[2])
     module = sys.modules[f"kernelbench_{spec.digest[:12]}_file"]
     control = module.Model()
@@ -268,7 +268,7 @@ def test_the_module_is_fresh(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "expected"),
     [
         ((model("return F.dropout(x, 0.5)"), ROW, NONE), "draws random numbers"),
         ((model("return x + torch.rand(5)"), ROW, NONE), "draws random numbers"),
@@ -288,10 +288,10 @@ def test_the_module_is_fresh(tmp_path: Path) -> None:
         (("import nothing_of_that_name", model("return x"), ROW, NONE), "ModuleNotFoundError"),
     ],
 )
-def test_a_problem_that_can_not_be_judged_says_why(tmp_path: Path, parts: tuple[str, ...], said: str) -> None:
+def test_a_problem_that_can_not_be_judged_says_why(tmp_path: Path, parts: tuple[str, ...], expected: str) -> None:
     with pytest.raises(ReferenceFailed) as caught:
         load_task(spec_of(tmp_path, *parts), "cpu")
-    assert said in str(caught.value) and "kb_9_made" in str(caught.value)
+    assert expected in str(caught.value) and "kb_9_made" in str(caught.value)
 
 
 def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_trace_needs_no_memory(tmp_path: Path) -> None:
         for init, fake in (("self.l = nn.LSTM(5, 5)", True), ("self.l = nn.LSTM(5, int(torch.ones(1).item()) * 5)", False)):
             spec = spec_of(tmp_path, model("return self.l(x)[0]", init), ROW, NONE, precision=precision)
             source = _ModelSource(spec, "cpu")
-            assert [isinstance(one, FakeTensor) for one in source.traced(spec, "cpu").outputs] == [fake]
+            assert [isinstance(output, FakeTensor) for output in source.traced(spec, "cpu").outputs] == [fake]
 
 
 LAYER = "self.l = nn.TransformerEncoderLayer(8, 2, 16, dropout={}, batch_first=True)"
@@ -327,7 +327,7 @@ def test_dropout_that_drops_nothing_is_admitted(tmp_path: Path, forward: str, in
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "expected"),
     [
         ((model("return x"), "def get_inputs():\n    return [torch.rand(10**6, 10**6)]\n", NONE), "make the file's sizes smaller"),
         ((model("return x @ x.T"), "def get_inputs():\n    return [torch.rand(10**7, 1)]\n", NONE), "make the file's sizes smaller"),
@@ -335,10 +335,10 @@ def test_dropout_that_drops_nothing_is_admitted(tmp_path: Path, forward: str, in
         ((model("return x", "[torch.ones(1).item(), torch.empty(10**12)]"), ROW, NONE), "does not fit into memory"),
     ],
 )
-def test_absurd_shapes_are_the_problems_fault(tmp_path: Path, parts: tuple[str, ...], said: str) -> None:
+def test_absurd_shapes_are_the_problems_fault(tmp_path: Path, parts: tuple[str, ...], expected: str) -> None:
     """10^12 elements and more: nothing is allocated, the judge lives, and the sentence has the sizes."""
-    (broken,) = [one for one in judged(tmp_path, spec_of(tmp_path, *parts), nn.Identity) if isinstance(one, wire.Broken)]
-    assert broken.problem_at_fault and said in broken.message and not broken.device_lost
+    (broken,) = [fact for fact in judged(tmp_path, spec_of(tmp_path, *parts), nn.Identity) if isinstance(fact, wire.Broken)]
+    assert broken.problem_at_fault and expected in broken.message and not broken.device_lost
 
 
 def test_code_that_looks_at_values_is_tried_for_good(tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_a_compiled_reference_says_the_same() -> None:
         inputs, compiled = drawn(task), torch.compile(task.reference, dynamic=False, backend="aot_eager")
         with torch.no_grad():
             for _ in range(2):
-                assert torch.allclose(compiled([one.clone() for one in inputs])[0], task.reference(inputs)[0], atol=1e-5)
+                assert torch.allclose(compiled([tensor.clone() for tensor in inputs])[0], task.reference(inputs)[0], atol=1e-5)
         assert not torch._dynamo.utils.counters["graph_break"]
 
 
@@ -376,9 +376,9 @@ def test_python_and_numpy_are_seeded_too(tmp_path: Path) -> None:
     )
     body = "class Model(nn.Module):\n    def forward(self, x, y):\n        return x.sum() + y\n"
     task = load_task(spec_of(tmp_path, body, text, NONE), "cpu")
-    assert all(torch.equal(one, other) for one, other in zip(drawn(task), drawn(task), strict=True))
-    assert all(not torch.equal(one, other) for one, other in zip(drawn(task), drawn(task, OTHER_KEY), strict=True))
-    assert [one.dtype for one in drawn(task)] == [torch.float32, torch.float32]
+    assert all(torch.equal(tensor, repeat) for tensor, repeat in zip(drawn(task), drawn(task), strict=True))
+    assert all(not torch.equal(tensor, different) for tensor, different in zip(drawn(task), drawn(task, OTHER_KEY), strict=True))
+    assert [tensor.dtype for tensor in drawn(task)] == [torch.float32, torch.float32]
 
 
 @pytest.mark.slow
@@ -417,7 +417,7 @@ def test_pieces_say_what_the_whole_says(changed: int | None) -> None:
     )
     assert dataclasses.replace(whole, budget_ratio=None) == dataclasses.replace(parts, budget_ratio=None)
     assert parts.budget_ratio == pytest.approx(whole.budget_ratio) and whole.unwritten_count == int(changed is not None)
-    direct = tolerance.compare(output, right, task.reference64([one.double() for one in inputs])[0], mask, task.spec.tolerance)  # type: ignore[misc]
+    direct = tolerance.compare(output, right, task.reference64([tensor.double() for tensor in inputs])[0], mask, task.spec.tolerance)  # type: ignore[misc]
     assert whole.budget_ratio == pytest.approx(direct.budget_ratio) and whole.outcome is direct.outcome
 
 

@@ -54,7 +54,7 @@ def test_a_problem_reads_back():
         "custom_kernel",
         wire.Convention.DATA,
     )
-    assert [(one.workload_id, one.device_kind, one.axes) for one in spec.workloads] == [
+    assert [(workload.workload_id, workload.device_kind, workload.axes) for workload in spec.workloads] == [
         ("test-0", "", {"size": 33, "factor": 2}),
         ("test-1", "", {"size": 128, "factor": 3}),
         ("benchmark-0", "cuda", {"size": 2048, "factor": 2}),
@@ -87,9 +87,9 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     task.write_text(task.read_text().replace('"size": 33', '"size": 34'))
     changed = load(directory).spec
     utils.write_text(utils.read_text() + "\n")
-    other = load(directory).spec
-    assert len({before.digest, changed.digest, other.digest}) == 3
-    assert before.rule == changed.rule != other.rule and "check_implementation of reference.py" in other.rule
+    checked = load(directory).spec
+    assert len({before.digest, changed.digest, checked.digest}) == 3
+    assert before.rule == changed.rule != checked.rule and "check_implementation of reference.py" in checked.rule
 
 
 @pytest.mark.parametrize(

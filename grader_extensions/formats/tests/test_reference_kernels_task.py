@@ -34,7 +34,8 @@ EQUAL = "(torch.equal(output, ref_kernel(data)), '')"
 def task_of(directory: Path) -> Task:
     """The task on the CPU, without what is meant for a GPU."""
     spec = reference_kernels.load(directory, root=directory.parent).spec
-    return load_task(dataclasses.replace(spec, workloads=tuple(one for one in spec.workloads if one.device_kind == "")), "cpu")
+    workloads = tuple(workload for workload in spec.workloads if workload.device_kind == "")
+    return load_task(dataclasses.replace(spec, workloads=workloads), "cpu")
 
 
 def spec_of(tmp_path: Path, reference: str, cases: str) -> wire.ProblemSpec:
@@ -60,7 +61,7 @@ def tells_right_from_wrong(task: Task) -> bool:
     """Return whether the reference's outputs pass in every case, and others do not."""
     return all(
         set(outcomes(task, workload=index)) == {PASSED}
-        and MISMATCHED in outcomes(task, lambda outputs: [one + 1 for one in outputs], workload=index)
+        and MISMATCHED in outcomes(task, lambda outputs: [output + 1 for output in outputs], workload=index)
         for index in range(len(task.spec.workloads))
     )
 
@@ -79,8 +80,8 @@ def test_the_right_answer_passes_and_a_wrong_one_does_not(name):
 def test_the_same_key_gives_the_same_inputs_and_another_gives_others():
     for name in ("scaled_add", "masked_sums"):
         task = task_of(FIXTURES / name)
-        first, again, other = (task.draw(task.spec.workloads[0], key)[0] for key in (KEY, KEY, OTHER_KEY))
-        assert torch.equal(first, again) and not torch.equal(first, other)
+        first, again, different = (task.draw(task.spec.workloads[0], key)[0] for key in (KEY, KEY, OTHER_KEY))
+        assert torch.equal(first, again) and not torch.equal(first, different)
 
 
 def test_the_spec_that_it_returns_comes_to_the_same_in_another_process():
@@ -94,7 +95,7 @@ def test_the_spec_that_it_returns_comes_to_the_same_in_another_process():
 def test_cases_of_the_same_shapes_are_told_apart():
     """By plain values alone two references differ: both cases get their own."""
     task = task_of(FIXTURES / "masked_sums")
-    first, second = (task.draw(one, KEY) for one in task.spec.workloads[:2])
+    first, second = (task.draw(workload, KEY) for workload in task.spec.workloads[:2])
     assert torch.equal(task.reference(first)[0], -task.reference(second)[0]) and bool((task.reference(first)[0] != 0).any())
 
 
@@ -159,15 +160,13 @@ def test_a_reference_that_changes_its_input_does_not_change_the_judges():
         task = task_of(FIXTURES / name)
         workload = task.spec.workloads[0]
         inputs = task.draw(workload, KEY)
-        before = [one.clone() for one in inputs]
+        before = [tensor.clone() for tensor in inputs]
         expected = task.reference(inputs)
-        task.compare(
-            workload, inputs, expected, [one.clone() for one in expected], [torch.zeros_like(one, dtype=torch.bool) for one in expected]
-        )
-        assert all(
-            torch.equal(one.view(-1).view(torch.uint8), old.view(-1).view(torch.uint8)) for one, old in zip(inputs, before, strict=True)
-        )
-        assert all(torch.equal(one, again) for one, again in zip(expected, task.reference(inputs), strict=True))
+        masks = [torch.zeros_like(tensor, dtype=torch.bool) for tensor in expected]
+        task.compare(workload, inputs, expected, [tensor.clone() for tensor in expected], masks)
+        pairs = zip(inputs, before, strict=True)
+        assert all(torch.equal(tensor.view(-1).view(torch.uint8), old.view(-1).view(torch.uint8)) for tensor, old in pairs)
+        assert all(torch.equal(tensor, again) for tensor, again in zip(expected, task.reference(inputs), strict=True))
 
 
 def test_a_problem_that_fills_no_memory_changes_nothing_for_others(tmp_path, monkeypatch):
@@ -206,7 +205,7 @@ def test_what_a_problem_imports_is_gone_for_the_next(tmp_path):
     (place / "shared" / "utils.py").write_text((FIXTURES / "shared" / "utils.py").read_text().replace("return not message", "return True"))
     before = torch.are_deterministic_algorithms_enabled(), torch.get_rng_state()
     strict, lax = task_of(FIXTURES / "scaled_add"), task_of(place / "scaled_add")
-    wrong = [outcomes(task, lambda outputs: [one + 1 for one in outputs]) for task in (strict, lax, strict)]
+    wrong = [outcomes(task, lambda outputs: [output + 1 for output in outputs]) for task in (strict, lax, strict)]
     assert wrong == [[MISMATCHED], [PASSED], [MISMATCHED]]
     assert not {"task", "utils", "reference"} & set(sys.modules)
     assert before[0] == torch.are_deterministic_algorithms_enabled() and torch.equal(before[1], torch.get_rng_state())
@@ -259,9 +258,9 @@ def check_implementation(data, output):
 def test_cases_may_have_other_numbers_of_tensors(tmp_path):
     """As grouped matrix products do: a case that needs fewer than another has tensors without elements in their place."""
     task = written(tmp_path, GROUPS, cases='{"sizes": [2], "seed": 1}, {"sizes": [3, 4], "seed": 1}, {"sizes": [5], "seed": 1}')
-    assert [one.dtype for one in task.spec.inputs] == ["float16", "float32", "float32", "float16", "float32", "float32"]
-    assert [one.dtype for one in task.spec.outputs] == ["float32", "float32"]
-    shapes = [[tuple(one.shape) for one in task.draw(workload, KEY)] for workload in task.spec.workloads]
+    assert [tensor.dtype for tensor in task.spec.inputs] == ["float16", "float32", "float32", "float16", "float32", "float32"]
+    assert [tensor.dtype for tensor in task.spec.outputs] == ["float32", "float32"]
+    shapes = [[tuple(tensor.shape) for tensor in task.draw(workload, KEY)] for workload in task.spec.workloads]
     assert shapes[0] == [(2, 2), (2,), (2,), (0, 0), (0,), (0,)]
     assert tells_right_from_wrong(task)
 
@@ -286,7 +285,7 @@ def test_a_buffer_that_the_reference_adds_to_keeps_its_content(tmp_path):
         task = written(tmp_path, source("(torch.randn(n), torch.full((n,), 5.0))", f"data[1].{change}(data[0])", EQUAL))
         inputs = task.draw(task.spec.workloads[0], KEY)
         assert all(torch.equal(task.reference(inputs)[0], inputs[0] + before) for _ in range(2)) and task.scratch == (1,)
-        kinds = [json.loads(one.arguments)["scratch"] for one in task.spec.workloads]
+        kinds = [json.loads(workload.arguments)["scratch"] for workload in task.spec.workloads]
         assert kinds == [{"1": "kept" if change == "add_" else "blank"}]
 
 
@@ -304,16 +303,16 @@ def test_what_says_cuda_means_the_cpu_on_the_emulated_device():
 def test_narrow_floats_and_permuted_tensors_reach_a_kernel_as_they_were_made(name, dtypes):
     """Contiguous on the way; the template makes the generator's strides and bytes of them again. The answer lies as the reference's."""
     task = task_of(FIXTURES / name)
-    assert dtypes <= {one.dtype for one in task.spec.inputs}
+    assert dtypes <= {tensor.dtype for tensor in task.spec.inputs}
     workload = task.spec.workloads[1]
     inputs = task.draw(workload, KEY)
-    assert all(one.is_contiguous() for one in inputs)
+    assert all(tensor.is_contiguous() for tensor in inputs)
     code = Code(task.spec, "cpu")
-    made = code.data(json.loads(workload.arguments)["case"], KEY)
-    given, _, output = pytree.build(task.templates[1], [*inputs, *task.reference(inputs)])
-    for one, wanted in zip(given, made, strict=True):
-        assert one.stride() == wanted.stride() and same_bytes(one, wanted)
-    returned = code.reference(made)
+    data = code.data(json.loads(workload.arguments)["case"], KEY)
+    arguments, _, output = pytree.build(task.templates[1], [*inputs, *task.reference(inputs)])
+    for argument, wanted in zip(arguments, data, strict=True):
+        assert argument.stride() == wanted.stride() and same_bytes(argument, wanted)
+    returned = code.reference(data)
     assert output.stride() == returned.stride() and torch.equal(output, returned)
 
 
@@ -408,7 +407,7 @@ def test_float8_outputs_are_compared_by_the_problems_check(tmp_path, dtype):
     """A sentinel that is right is written; where it is wrong, and in every byte of a half-written answer, it is not."""
     check = "(torch.equal(output.float(), ref_kernel(data).float()), '')"
     task = written(tmp_path, source("torch.arange(1, n + 1).float()", f"data.to(torch.{dtype})", check), cases='{"n": 64, "seed": 1}')
-    everywhere = lambda outputs: [torch.ones_like(one, dtype=torch.bool) for one in outputs]  # noqa: E731
+    everywhere = lambda outputs: [torch.ones_like(output, dtype=torch.bool) for output in outputs]  # noqa: E731
     assert outcomes(task, masks=everywhere) == [PASSED]
 
     def half(outputs):

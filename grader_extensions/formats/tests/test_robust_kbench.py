@@ -44,17 +44,17 @@ def test_a_task_is_two_problems() -> None:
     assert (forward.spec.entry, backward.spec.entry) == ("forward", "backward")
     assert forward.title == "row_scale: Scales and shifts every column: y = gain * x * scale + shift."
     assert forward.spec.convention is wire.Convention.ARGUMENTS and forward.languages == ("torch_extension", "python")
-    settings = [json.loads(one.arguments) for one in forward.spec.workloads]
+    settings = [json.loads(workload.arguments) for workload in forward.spec.workloads]
     assert settings[0] == {"backward": False, "given": {"columns": 64, "rows": 5}, "init": {"columns": 64, "gain": 1.5}}
-    assert [one["given"]["rows"] for one in settings] == [5, 33] and forward.digest != backward.digest
+    assert [setting["given"]["rows"] for setting in settings] == [5, 33] and forward.digest != backward.digest
     assert 'm.def("backward", ...)' in backward.statement and "class AutogradFunction" in backward.statement
 
 
 def test_its_files_are_not_taken_for_kernelbench_files(task: Path) -> None:
     """Control: without its config a file is. What lies next to a task is looked at, too."""
     shutil.copy(FIXTURES.parent / "kernelbench" / "1_Scaled_hinge.py", task)
-    found = [one.problem.problem_id if one.problem else one.reason for one in import_all(task.parent)]
-    assert found == ["row_scale", "row_scale_backward", "kb_1_scaled_hinge"]
+    names = [result.problem.problem_id if result.problem else result.reason for result in import_all(task.parent)]
+    assert names == ["row_scale", "row_scale_backward", "kb_1_scaled_hinge"]
     assert detect_format(task / "func_forward.py") is robust_kbench
     (task / "config_forward.json").unlink()
     assert detect_format(task / "func_forward.py") is kernelbench
@@ -93,7 +93,7 @@ def test_a_large_setting_has_a_smaller_batch_on_the_emulated_device(task: Path) 
     """Of the sizes that only the inputs have; a GPU gets the setting as it is. Control: a small one is for both."""
     path = configure(task, single_input_configs=[{"rows": 1 << 20}, {"rows": 8}])
     problem = robust_kbench.load(path)
-    kinds = {one.workload_id: (one.device_kind, one.axes["rows"], one.axes["columns"]) for one in problem.spec.workloads}
+    kinds = {entry.workload_id: (entry.device_kind, entry.axes["rows"], entry.axes["columns"]) for entry in problem.spec.workloads}
     assert kinds.pop("setting-0") == ("cuda", 1 << 20, 64) and kinds.pop("setting-1") == ("", 8, 64)
     ((name, (device, rows, columns)),) = kinds.items()
     assert (name, device, columns) == (
@@ -123,7 +123,7 @@ def test_a_wrong_config_names_its_key(task: Path, changes: dict[str, object], ex
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
+    ("old", "replacement", "expected"),
     [
         ("def forward_fn", "def forward_function", "func_forward.py: has no forward_fn; define it at the top level"),
         ("class Model", "class Module", "func_forward.py: has no Model"),
@@ -132,7 +132,7 @@ def test_a_wrong_config_names_its_key(task: Path, changes: dict[str, object], ex
         ("columns: int, gain", "columns: int, gate, gain", "does not give Model 'gate', which it needs"),
     ],
 )
-def test_a_wrong_file_says_what_is_missing(task: Path, old: str, new: str, expected: str) -> None:
+def test_a_wrong_file_says_what_is_missing(task: Path, old: str, replacement: str, expected: str) -> None:
     path = task / "func_forward.py"
-    path.write_text(path.read_text().replace(old, new, 1))
+    path.write_text(path.read_text().replace(old, replacement, 1))
     assert expected in refusal(path)

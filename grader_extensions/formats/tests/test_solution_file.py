@@ -35,13 +35,13 @@ def parsed(table: object) -> sources.SubmittedFiles:
 def test_a_solution_names_its_problem_language_entry_and_sources() -> None:
     """The entry's file is the first; a flag goes before the file. The problem is the definition above it."""
     handed = sources.read([CUDA], None)
-    assert [one.path for one in handed.sources] == ["main.cpp", "clip.h", "clip.cu"]
+    assert [source.path for source in handed.sources] == ["main.cpp", "clip.h", "clip.cu"]
     assert (handed.problem_id, handed.language, handed.entry) == ("clipped_sum_w96", "torch_extension", "run")
     assert handed.problem_dir == FLAT / "definitions" / "clipped_sum_w96.json"
     message = build_submission(handed, submission_pb2.Submission())
     assert (message.problem, message.language, message.entry) == ("problems/clipped_sum_w96", "torch_extension", "run")
-    other = sources.read([CUDA], "problems/mine")
-    assert other.problem_id == "mine" and other.problem_dir is None
+    submission = sources.read([CUDA], "problems/mine")
+    assert submission.problem_id == "mine" and submission.problem_dir is None
     assert build_submission(handed, submission_pb2.Submission(entry="go", language="cuda")).entry == "go"
 
 
@@ -60,11 +60,11 @@ def test_destination_passing_style_decides_how_the_entry_is_called(path: Path, s
     """Left out, it is true for compiled code, as it is there; a Python entry's parameters tell. No line of a source moves."""
     table = json.loads(path.read_text())
     table = test_flashinfer.changed(table, "spec", "destination_passing_style", value=style)
-    found = parsed(table)
-    new = NewSubmission(problem_id="p", language=found.language, sources=found.sources, entry=found.entry)
-    assert flashinfer.with_calling_convention(SPEC, new).convention is convention
-    contents = {one["path"]: one["content"] for one in table["sources"]}
-    assert all(one.content.startswith(contents[one.path]) for one in found.sources)
+    solution = parsed(table)
+    draft = NewSubmission(problem_id="p", language=solution.language, sources=solution.sources, entry=solution.entry)
+    assert flashinfer.with_calling_convention(SPEC, draft).convention is convention
+    contents = {source["path"]: source["content"] for source in table["sources"]}
+    assert all(source.content.startswith(contents[source.path]) for source in solution.sources)
 
 
 def test_compile_options_of_compiled_code_are_a_line_of_flags() -> None:
@@ -81,7 +81,7 @@ def test_the_directive_works_without_a_solution_file() -> None:
 
     def convention(language: str, *contents: str) -> wire.Convention:
         suffix = "py" if language == "python" else "cu"
-        files = tuple(SourceFile(path=f"part_{index}.{suffix}", content=one) for index, one in enumerate(contents))
+        files = tuple(SourceFile(path=f"part_{index}.{suffix}", content=content) for index, content in enumerate(contents))
         return flashinfer.with_calling_convention(SPEC, NewSubmission(problem_id="p", language=language, sources=files)).convention
 
     run = "def run(*arguments):\n    pass\n"
@@ -162,10 +162,10 @@ def test_what_is_no_json_names_its_line(tmp_path: Path) -> None:
 
 def test_the_problem_of_a_solution_lies_near(tmp_path: Path) -> None:
     """Of SOL next to it; of a trace set above it, at any depth. Control: another definition is not taken."""
-    own = Path(shutil.copytree(FLAT.parent / "scaled_rows", tmp_path / "p"))
-    assert solution_file.problem_near(own / "solution.json", "scaled_rows_d64") == own
-    assert solution_file.problem_near(own / "solution.json", "other") is None
+    directory = Path(shutil.copytree(FLAT.parent / "scaled_rows", tmp_path / "p"))
+    assert solution_file.problem_near(directory / "solution.json", "scaled_rows_d64") == directory
+    assert solution_file.problem_near(directory / "solution.json", "other") is None
     trace = Path(shutil.copytree(FLAT.parent / "trace", tmp_path / "trace"))
-    found = solution_file.problem_near(trace / "solutions" / "team" / "x.json", "rmsnorm_h128")
-    assert found == trace / "definitions" / "rmsnorm" / "rmsnorm_h128.json"
+    definition = solution_file.problem_near(trace / "solutions" / "team" / "x.json", "rmsnorm_h128")
+    assert definition == trace / "definitions" / "rmsnorm" / "rmsnorm_h128.json"
     assert solution_file.problem_near(trace / "solutions" / "x.json", "../*") is None

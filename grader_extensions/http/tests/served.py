@@ -154,17 +154,17 @@ async def served(settings, place, grade=None, *, capacity=4, file_bytes=TRACE, *
     async with Ledger.open(there.ledger) as ledger:
         problems = Problems.load(there.problems)
         problem = problem_for(Competitions.load(there.competitions, problems).get("spring"), problems.get("sum"))
-        new = fakes.new_submission(user=USER if there.asks_keys else "", competition_id="spring", device_kind="emulated")
+        draft = fakes.new_submission(user=USER if there.asks_keys else "", competition_id="spring", device_kind="emulated")
         digest = SubmissionFiles(there.submission_files_path, 1 << 30).keep(file_bytes)
         file = wire.ArtifactFile(name="trace (1).json", tool="t", digest=digest, size_bytes=len(file_bytes))
-        made = await ledger.submit(replace(new, mode=wire.Mode.RANKED), problem)
-        held = await ledger.lease("w", ttl_s=60, device_kinds=("emulated",))
-        facts = [fact async for fact in fakes.FakeGrade()(held)]
-        await ledger.append(held, facts)
-        await ledger.settle(held, fold(facts, held.ranking), [file])
+        submission = await ledger.submit(replace(draft, mode=wire.Mode.RANKED), problem)
+        lease = await ledger.lease("w", ttl_s=60, device_kinds=("emulated",))
+        facts = [fact async for fact in fakes.FakeGrade()(lease)]
+        await ledger.append(lease, facts)
+        await ledger.settle(lease, fold(facts, lease.ranking), [file])
         _, key = await ledger.keys.create(USER, frozenset(Scope))
         async with serving(there, fakes.wiring(grade, capacity=capacity)) as running:
-            yield Served(running.address, running.web_address, ledger, key, f"submissions/{made.submission_id}")
+            yield Served(running.address, running.web_address, ledger, key, f"submissions/{submission.submission_id}")
 
 
 async def requests_of(here, rejudges=("rejudges/none", "rejudges/none")):

@@ -234,8 +234,8 @@ async def test_scripts_of_other_sites_may_call_where_the_operator_says_so(serve)
         for path, status in (("/v1/caller", 200), ("/v1/nothing", 404)):
             answer = await here.curl(*here.bearer, "-H", f"Origin: {origin}", here.url(path))
             assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, origin)
-        for other in ("https://board.example.evil", "http://board.example", "null"):
-            assert (await here.curl(*here.bearer, "-H", f"Origin: {other}", here.url("/v1/caller"))).status == 403
+        for foreign_origin in ("https://board.example.evil", "http://board.example", "null"):
+            assert (await here.curl(*here.bearer, "-H", f"Origin: {foreign_origin}", here.url("/v1/caller"))).status == 403
 
 
 async def test_an_origin_that_is_none_is_refused_at_the_start(serve):

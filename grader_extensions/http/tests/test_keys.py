@@ -53,8 +53,8 @@ async def test_the_cookie_of_who_has_signed_in_to_pages_is_no_key(serve, monkeyp
     """Else any site could call with it. The control: the same cookie opens a page."""
     opened, begin = [], Sessions.__init__
 
-    def note(self, *given, **fields):
-        begin(self, *given, **fields)
+    def note(self, *arguments, **fields):
+        begin(self, *arguments, **fields)
         opened.append(self)
 
     monkeypatch.setattr(Sessions, "__init__", note)
@@ -68,9 +68,9 @@ async def test_the_cookie_of_who_has_signed_in_to_pages_is_no_key(serve, monkeyp
 async def test_what_belongs_to_another_user_is_not_found(serve):
     """Files, too; administrators and the owner get them."""
     async with serve() as here:
-        requests, other = await requests_of(here), await here.make_key("bob")
+        requests, other_key = await requests_of(here), await here.make_key("bob")
         for name in ("GetSubmission", "WatchSubmission", "ListArtifacts", "DownloadArtifact", "CancelSubmission"):
-            answer = await here.http(name, requests[name], "-H", f"Authorization: Bearer {other}")
+            answer = await here.http(name, requests[name], "-H", f"Authorization: Bearer {other_key}")
             assert (answer.status, answer.data["details"][0]["reason"]) == (404, "SUBMISSION_NOT_FOUND"), name
         assert (await here.http("DownloadArtifact", requests["DownloadArtifact"])).data == TRACE
 

@@ -156,8 +156,8 @@ async def test_what_is_for_operators_stays_behind_it(serve, tmp_path, name):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await HealthStub(there).Check(HealthCheckRequest(), timeout=60)
             assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
-        async with grpc.aio.insecure_channel(proxy.here.address) as own:
-            assert (await HealthStub(own).Check(HealthCheckRequest(), timeout=60)).status
+        async with grpc.aio.insecure_channel(proxy.here.address) as channel:
+            assert (await HealthStub(channel).Check(HealthCheckRequest(), timeout=60)).status
 
 
 @pytest.mark.parametrize("trusted", [TRUSTED, ("192.0.2.1",)])

@@ -54,7 +54,7 @@ def text(start="np.float32(0)", result="total", scale="np.float32(2)", decorator
 
 
 @pytest.mark.parametrize(
-    ("given", "remark"),
+    ("replacements", "remark"),
     [
         ({}, None),
         (
@@ -76,9 +76,9 @@ def text(start="np.float32(0)", result="total", scale="np.float32(2)", decorator
     ],
     ids=["typed", "integer", "literal", "factor", "exact_factor", "argument", "global", "signature"],
 )
-def test_what_makes_a_float64_is_named_with_its_line(builder, given, remark):
+def test_what_makes_a_float64_is_named_with_its_line(builder, replacements, remark):
     """The kernel is compiled for what its entry calls it with. A product with 2.0 is as exact in float32, and the compiler knows it."""
-    built = builder(text(**given), call=MATMUL)
+    built = builder(text(**replacements), call=MATMUL)
     assert built.code == BUILT, built.log
     (kernel,) = built.note.kernels
     assert kernel.name == "matmul" and kernel.registers > 0

@@ -43,7 +43,7 @@ else:
 
 
 @pytest.fixture
-def left(tmp_path, monkeypatch, capfd):
+def run_tool(tmp_path, monkeypatch, capfd):
     """Run a tool whose program does `after`; the tool's entry, the files and what was printed."""
 
     def run(name: str, after: str | None):
@@ -70,38 +70,38 @@ def sanitizer(log: str) -> str:
     return f"open(options['--log-file'][0], 'w').write({log!r})"
 
 
-def test_memchecks_errors_are_counted_and_the_first_is_named(left) -> None:
+def test_memchecks_errors_are_counted_and_the_first_is_named(run_tool) -> None:
     """The log is a file; what the kernel prints goes where it goes without a tool."""
-    tool, files, out, printed = left("compute-sanitizer", sanitizer(SANITIZER_LOG))
+    tool, files, out, printed = run_tool("compute-sanitizer", sanitizer(SANITIZER_LOG))
     assert tool.outcome is ToolOutcome.RAN
     assert tool.detail == "memcheck found 2 errors; the first: Invalid __global__ write of size 4 bytes"
     assert list(files) == ["compute_sanitizer.txt"] and "kernel.cu:12" in (out / "compute_sanitizer.txt").read_text()
     assert printed == "hello from the kernel\n"
 
 
-def test_a_sanitizer_that_can_not_attach_has_failed(left) -> None:
+def test_a_sanitizer_that_can_not_attach_has_failed(run_tool) -> None:
     log = "========= COMPUTE-SANITIZER\n========= Error: process didn't terminate successfully\n"
-    tool, files, *_ = left("compute-sanitizer", sanitizer(log))
+    tool, files, *_ = run_tool("compute-sanitizer", sanitizer(log))
     assert tool.outcome is ToolOutcome.FAILED and "didn't terminate successfully" in tool.detail
     assert list(files) == ["compute_sanitizer.txt"]
 
 
-def test_ncu_leaves_its_report_a_text_and_a_csv(left) -> None:
-    tool, files, out, _ = left("ncu", NCU)
+def test_ncu_leaves_its_report_a_text_and_a_csv(run_tool) -> None:
+    tool, files, out, _ = run_tool("ncu", NCU)
     assert tool.outcome is ToolOutcome.RAN
     assert tool.detail == "square(float *): 46.20 % achieved occupancy, 31.00 % compute, 88.10 % memory"
     assert list(files) == ["ncu.ncu-rep", "ncu_details.txt", "ncu_details.csv"]
     assert (out / "ncu_details.txt").read_text() == "square (256, 1, 1)\n"
 
 
-def test_counters_that_are_closed_are_not_available(left) -> None:
-    tool, files, *_ = left("ncu", "print('==ERROR== ERR_NVGPUCTRPERM - The user does not have permission')")
+def test_counters_that_are_closed_are_not_available(run_tool) -> None:
+    tool, files, *_ = run_tool("ncu", "print('==ERROR== ERR_NVGPUCTRPERM - The user does not have permission')")
     assert tool.outcome is ToolOutcome.UNAVAILABLE and "NVreg_RestrictProfilingToAdminUsers=0" in tool.detail and files == {}
 
 
 @pytest.mark.parametrize("name", nvidia_tools.TOOLS)
-def test_a_tool_that_is_not_there_is_not_available(left, name) -> None:
-    tool, files, _, printed = left(name, None)
+def test_a_tool_that_is_not_there_is_not_available(run_tool, name) -> None:
+    tool, files, _, printed = run_tool(name, None)
     assert tool.outcome is ToolOutcome.UNAVAILABLE and "CUDA toolkit" in tool.detail and files == {} and printed == ""
 
 
@@ -114,9 +114,9 @@ def test_a_tool_that_is_not_there_is_not_available(left, name) -> None:
         "import os; os.rename(options['--log-file'][0].rpartition('/')[0], '/proc/self/none')",
     ],
 )
-def test_what_a_kernel_puts_in_the_logs_place_is_not_read(left, mischief) -> None:
+def test_what_a_kernel_puts_in_the_logs_place_is_not_read(run_tool, mischief) -> None:
     """A link, a pipe that nobody writes to, a directory. The control is the first test, where it is a file."""
-    tool, *_ = left("compute-sanitizer", mischief)
+    tool, *_ = run_tool("compute-sanitizer", mischief)
     assert tool.outcome is ToolOutcome.FAILED and "root:" not in tool.detail
 
 
@@ -128,16 +128,16 @@ def event(name="k", grid=(2, 1, 1), dur=2.5, cat="kernel", **args):
 
 def test_launches_of_a_gpu_come_from_its_trace():
     """Those alike are one entry with their whole time in nanoseconds; copies and calls of the host are none."""
-    others = [event("cudaLaunchKernel", cat="cuda_runtime"), event("Memcpy", cat="gpu_memcpy")]
-    events = [event(), *others, event(dur=0.5), event(grid=(3, 1, 1))]
+    runtime_events = [event("cudaLaunchKernel", cat="cuda_runtime"), event("Memcpy", cat="gpu_memcpy")]
+    events = [event(), *runtime_events, event(dur=0.5), event(grid=(3, 1, 1))]
     first, second = _launches_in({"traceEvents": events})
     assert first == wire.KernelLaunch(kernel="k", grid=(2, 1, 1), block=(128, 1, 1), shared_bytes=16, count=2, duration_ns=3000)
     assert (second.grid, second.count, second.duration_ns) == ((3, 1, 1), 1, 2500)
 
 
 def test_a_trace_of_very_many_kernels_is_cut():
-    found = list(_launches_in({"traceEvents": [event(f"k{number}") for number in range(KIND_LIMIT + 9)]}))
-    assert len(found) == KIND_LIMIT and list(_launches_in({})) == []
+    launches = list(_launches_in({"traceEvents": [event(f"k{number}") for number in range(KIND_LIMIT + 9)]}))
+    assert len(launches) == KIND_LIMIT and list(_launches_in({})) == []
 
 
 def test_a_library_without_a_place_for_the_hook_is_left_alone():

@@ -35,7 +35,7 @@ class Boxes(fakes.FakeBoxes):
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
         async with super().start(spec) as box:
             if spec.out_dir is not None and self.leaves:
-                found = wire.KernelProfile(
+                profile_note = wire.KernelProfile(
                     tools=(ran("nvcc"), ran("torch profiler"), ran("ncu")),
                     workload_id="hidden",
                     architecture="sm_90a",
@@ -45,7 +45,7 @@ class Boxes(fakes.FakeBoxes):
                 files = {"a.ptx": "nvcc", "torch_trace.json": "torch profiler", "ncu.ncu-rep": "ncu", "x.ncu-rep": "ncu"}
                 for name in files:
                     (spec.out_dir / name).write_text(name)
-                (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=found, files=files)))
+                (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=profile_note, files=files)))
             yield box
 
     @property
@@ -75,9 +75,9 @@ async def test_it_is_verified_then_profiled_and_its_files_are_kept(make) -> None
     assert [fact.workload_id for fact in of(facts, wire.Trial)] == ["n64", "n8", "secret"]  # those of the profiled run are not passed on
     report = fold(facts)
     assert report.verdict is Verdict.ACCEPTED and report.measurements == () and report.score is None and report.speedups == ()
-    assert [(one.name, one.tool) for one in of(facts, wire.ArtifactFile)] == [("a.ptx", "nvcc"), ("torch_trace.json", "torch profiler")]
-    assert [fleet.files.read(one.digest) for one in of(facts, wire.ArtifactFile)] == [b"a.ptx", b"torch_trace.json"]
-    outcomes = {one.name: one.outcome for one in report.profile.tools}
+    assert [(file.name, file.tool) for file in of(facts, wire.ArtifactFile)] == [("a.ptx", "nvcc"), ("torch_trace.json", "torch profiler")]
+    assert [fleet.files.read(file.digest) for file in of(facts, wire.ArtifactFile)] == [b"a.ptx", b"torch_trace.json"]
+    outcomes = {tool.name: tool.outcome for tool in report.profile.tools}
     assert outcomes == {
         "nvcc": ToolOutcome.RAN, "torch profiler": ToolOutcome.RAN,
         "ncu": ToolOutcome.UNAVAILABLE, "compute-sanitizer": ToolOutcome.UNAVAILABLE,
@@ -91,18 +91,18 @@ def fact_stages(facts: list[wire.Fact]) -> list[tuple[wire.Stage, str | None]]:
 
 async def test_each_box_claims_only_what_it_can_know(make) -> None:
     """The static box no launches, the run box no resources, neither of them another tool; the workload is named by the server."""
-    found = fold(await graded(make(), lease())).profile
-    assert found.workload_id == "n8" and found.launches == (LAUNCH,) and found.kernels == (USE,) and found.architecture == "sm_90a"
-    assert [one.name for one in found.tools].count("ncu") == 1
+    merged = fold(await graded(make(), lease())).profile
+    assert merged.workload_id == "n8" and merged.launches == (LAUNCH,) and merged.kernels == (USE,) and merged.architecture == "sm_90a"
+    assert [tool.name for tool in merged.tools].count("ncu") == 1
 
 
 @pytest.fixture
 def nsight(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where ncu lies; and the fake boxes end at once."""
-    ncu, *others = profile.GPU_TOOLS
+    ncu, *gpu_tools = profile.GPU_TOOLS
     place = tmp_path / "nsight"
     place.mkdir()
-    monkeypatch.setattr(profile, "GPU_TOOLS", (replace(ncu, directory=place), *others))
+    monkeypatch.setattr(profile, "GPU_TOOLS", (replace(ncu, directory=place), *gpu_tools))
     monkeypatch.setattr(profile, "TOOL_END_S", 0.01)
     return place
 
@@ -115,9 +115,9 @@ async def test_a_gpu_has_tools_of_its_own_one_after_the_other(make, boxes, judge
         assert "grader_extensions.modes.box.nvidia_tools" in spec.argv[3] and spec.argv[5:7] == (name, "{out}")
         assert "sandbox.runner.run" in spec.argv[10] and "grader_extensions.modes.box.torch_profile" not in spec.argv
     assert ncu.tool_dir == nsight and sanitizer.tool_dir is None and ncu.argv[-1] == "grader_extensions.modes.box.nvidia_tools"
-    outcomes = {one.name: one.outcome for one in fold(facts).profile.tools}
+    outcomes = {tool.name: tool.outcome for tool in fold(facts).profile.tools}
     assert outcomes["ncu"] is ToolOutcome.RAN and outcomes["compute-sanitizer"] is ToolOutcome.FAILED  # it left no note of its own
-    assert [one.name for one in of(facts, wire.ArtifactFile) if one.tool == "ncu"] == ["ncu.ncu-rep"]
+    assert [file.name for file in of(facts, wire.ArtifactFile) if file.tool == "ncu"] == ["ncu.ncu-rep"]
     profiled = [stage for stage in fact_stages(facts) if stage[0] is wire.Stage.PROFILING]
     assert len(profiled) >= 1 and fold(facts).profile.workload_id == "n64"
 
@@ -166,7 +166,7 @@ async def test_boxes_that_leave_nothing_are_failed_tools_and_no_other_verdict(ma
     boxes.leaves = False
     report = fold(await graded(make(), lease()))
     assert report.verdict is Verdict.ACCEPTED
-    assert [(one.name, one.outcome) for one in report.profile.tools][:2] == [
+    assert [(tool.name, tool.outcome) for tool in report.profile.tools][:2] == [
         ("compilers", ToolOutcome.FAILED), ("torch profiler", ToolOutcome.FAILED)
     ]  # fmt: skip
 
@@ -176,20 +176,20 @@ async def test_a_kernel_that_fails_when_it_is_profiled_stays_accepted(make, boxe
     judges.order("emulated", "well", "wrong")
     report = fold(await graded(make(), lease()))
     assert report.verdict is Verdict.ACCEPTED
-    assert {one.name: one.detail for one in report.profile.tools}["torch profiler"] == "the kernel was not right again: mismatched"
+    assert {tool.name: tool.detail for tool in report.profile.tools}["torch profiler"] == "the kernel was not right again: mismatched"
 
 
 async def test_no_hidden_workload_is_profiled(make, boxes) -> None:
     report = fold(await graded(make(), lease(hidden_only=True)))
     assert report.verdict is Verdict.ACCEPTED and report.profile.launches == () and report.profile.workload_id == ""
-    assert {one.name: one.outcome for one in report.profile.tools}["torch profiler"] is ToolOutcome.UNAVAILABLE
+    assert {tool.name: tool.outcome for tool in report.profile.tools}["torch profiler"] is ToolOutcome.UNAVAILABLE
     assert [spec for spec in boxes.runs if spec.out_dir is not None] == []
 
 
 @pytest.mark.parametrize(("largest", "chosen"), [(True, "n64"), (False, "n8")])
 def test_the_profiled_problem_has_one_public_workload(largest, chosen) -> None:
-    found = profile.profiled_workload(lease().problem.spec, largest=largest)
-    assert found is not None and [one.workload_id for one in found.workloads] == [chosen] and found.trial_count == 1
+    spec = profile.profiled_workload(lease().problem.spec, largest=largest)
+    assert spec is not None and [workload.workload_id for workload in spec.workloads] == [chosen] and spec.trial_count == 1
 
 
 async def test_what_has_no_verdict_of_its_own_is_never_scored(make) -> None:

@@ -62,8 +62,8 @@ class Boxes(fakes.FakeBoxes):
             if spec.out_dir is not None and spec.purpose is Purpose.RUN:
                 tool = wire.ProfileTool(name=self.tool, outcome=ToolOutcome.RAN, detail="found 1 error")
                 use = wire.KernelUse(name="k", registers=1)
-                found = wire.KernelProfile(tools=(tool,), findings=self.findings, kernels=(use,), access_counts=self.access_counts)
-                (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=found)))
+                profile = wire.KernelProfile(tools=(tool,), findings=self.findings, kernels=(use,), access_counts=self.access_counts)
+                (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=profile)))
                 yield fakes.EndedBox(BoxExit(cause=BoxCause.EXITED, exit_code=0))
             else:
                 yield box
@@ -97,8 +97,8 @@ def lease(mode: wire.Mode = wire.Mode.SANITIZE, *, language: str = "cuda", devic
 
 
 def profile_of(facts: list[wire.Fact]) -> wire.KernelProfile:
-    (found,) = (fact for fact in facts if isinstance(fact, wire.KernelProfile))
-    return found
+    (profile,) = (fact for fact in facts if isinstance(fact, wire.KernelProfile))
+    return profile
 
 
 def sanitized(boxes: Boxes) -> list[BoxSpec]:
@@ -217,33 +217,33 @@ async def test_the_verdict_comes_before_the_sanitizer(make, boxes, judges, mode)
 async def test_who_comes_while_it_runs_gets_the_lane(make, boxes, judges) -> None:
     """The box is ended, and its judge goes on. The control is the box that ends by itself, in the tests above."""
     judges.order("emulated", "wrong", "well", "linked")
-    fleet, others = make(), ExitStack()
+    fleet, seats = make(), ExitStack()
 
     @asynccontextmanager
     async def start(spec: BoxSpec) -> AsyncIterator[Box]:
         async with Boxes.start(boxes, spec) as box:
             if spec.out_dir is not None and spec.purpose is Purpose.RUN:
                 (spec.out_dir / "profile.json").unlink()
-                others.enter_context(fleet.seat(""))
+                seats.enter_context(fleet.seat(""))
                 box = fakes.FakeBox()  # until it is killed
             yield box
 
     boxes.start = start  # type: ignore[method-assign]
-    with others:
+    with seats:
         (tool,) = profile_of(await graded(fleet, lease(wire.Mode.TEST))).tools
     assert "others wait" in tool.detail and judges.log("emulated").count("start ") == 1
 
 
 async def test_who_comes_while_it_is_compiled_for_it_gets_the_lane(make, boxes, judges) -> None:
     judges.order("emulated", "wrong")
-    fleet, others = make(), ExitStack()
+    fleet, seats = make(), ExitStack()
 
     async def look(_: BoxSpec) -> None:
         if len(boxes.specs) == 2:  # after the first build and the run
-            others.enter_context(fleet.seat(""))
+            seats.enter_context(fleet.seat(""))
 
     look_at_starts(boxes, look)
-    with others:
+    with seats:
         (tool,) = profile_of(await graded(fleet, lease(wire.Mode.TEST))).tools
     assert "others wait" in tool.detail and sanitized(boxes) == []
 
@@ -384,8 +384,8 @@ async def test_a_verdict_is_explained_by_the_likeliest_cause(make, boxes, judges
 async def test_a_gpu_has_compute_sanitizer(make, boxes) -> None:
     """The kernel is not built again, and findings that only the emulated device's sanitizer has are not believed."""
     boxes.tool = "compute-sanitizer"
-    found = profile_of(await graded(make(gpus=[fakes.gpu()]), lease(device_kind="cuda")))
-    assert [tool.name for tool in found.tools] == ["compute-sanitizer"] and found.findings == () and found.access_counts is None
+    profile = profile_of(await graded(make(gpus=[fakes.gpu()]), lease(device_kind="cuda")))
+    assert [tool.name for tool in profile.tools] == ["compute-sanitizer"] and profile.findings == () and profile.access_counts is None
     (run,) = sanitized(boxes)
     assert "grader_extensions.modes.box.nvidia_tools" in " ".join(run.argv)
 
@@ -396,8 +396,8 @@ async def test_findings_are_bounded(make, boxes) -> None:
     impossible = replace(RACE, block=(1, 2)), replace(RACE, count=2**40)
     boxes.findings = (*impossible, *(replace(long, line=line) for line in range(100)))
     findings = profile_of(await graded(make(), lease())).findings
-    assert 0 < len(findings) <= 50 and all(one.line >= 0 for one in findings)
-    assert all(len(one.message) <= 400 and len(one.path) <= 200 and one.memory == "" for one in findings)
+    assert 0 < len(findings) <= 50 and all(finding.line >= 0 for finding in findings)
+    assert all(len(finding.message) <= 400 and len(finding.path) <= 200 and finding.memory == "" for finding in findings)
 
 
 async def test_counts_reach_the_report(make, boxes) -> None:
@@ -419,8 +419,8 @@ async def test_counts_are_bounded(make, boxes) -> None:
     impossible = (replace(STRIDED, line=0), replace(STRIDED, requests=0), replace(STRIDED, transactions=2**53))
     many = tuple(replace(STRIDED, path="p" * 300 + "\x1b", line=line + 1) for line in range(100))
     boxes.access_counts = replace(COUNTS, lines=(*impossible, *many))
-    found = profile_of(await graded(make(), lease())).access_counts
-    assert found is not None and 0 < len(found.lines) <= 40
-    assert all(one.line > 0 and one.requests > 0 and one.transactions < 2**53 and one.path == "p" * 200 for one in found.lines)
+    counts = profile_of(await graded(make(), lease())).access_counts
+    assert counts is not None and 0 < len(counts.lines) <= 40
+    assert all(line.line > 0 and line.requests > 0 and line.transactions < 2**53 and line.path == "p" * 200 for line in counts.lines)
     boxes.access_counts = replace(COUNTS, counted_blocks=17)
     assert profile_of(await graded(make(), lease())).access_counts is None

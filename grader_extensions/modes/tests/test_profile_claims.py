@@ -35,8 +35,8 @@ def take(out, tools, names=None):
     return profile.take(out, tools, names, ("architecture", "kernels", "launches", "findings", "access_counts"))
 
 
-def names(found):
-    return [one.name for one in found.files]
+def names(claims):
+    return [file.name for file in claims.files]
 
 
 def test_what_is_named_and_plain_is_taken(out):
@@ -44,9 +44,9 @@ def test_what_is_named_and_plain_is_taken(out):
     for name in ("a.ptx", "b.sass", "unnamed"):
         (out / name).write_text(name)
     leave(out, ["a.ptx", "b.sass"], tools=(wire.ProfileTool(name="nvcc", outcome=ToolOutcome.RAN),), architecture="sm_90a")
-    found = take(out, TOOLS)
-    assert [(one.name, one.tool, one.content) for one in found.files] == [("a.ptx", "nvcc", b"a.ptx"), ("b.sass", "nvcc", b"b.sass")]
-    assert found.profile.architecture == "sm_90a" and found.profile.remarks == () and not found.missing
+    claims = take(out, TOOLS)
+    assert [(file.name, file.tool, file.content) for file in claims.files] == [("a.ptx", "nvcc", b"a.ptx"), ("b.sass", "nvcc", b"b.sass")]
+    assert claims.profile.architecture == "sm_90a" and claims.profile.remarks == () and not claims.missing
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_name_that_is_no_plain_name_is_never_opened(out, name):
     """And it is not quoted: the remark says that there was one."""
     (out / "a.ptx").write_text("a")
     leave(out, [name, "a.ptx"])
-    found = take(out, TOOLS)
-    assert names(found) == ["a.ptx"] and found.profile.remarks == ("left out: a file without a plain name",)
+    claims = take(out, TOOLS)
+    assert names(claims) == ["a.ptx"] and claims.profile.remarks == ("left out: a file without a plain name",)
 
 
 def test_links_and_special_files_are_left_there(out):
@@ -67,9 +67,9 @@ def test_links_and_special_files_are_left_there(out):
     os.mkfifo(out / "pipe")
     (out / "plain").write_bytes(b"plain")
     leave(out, ["link", "hard", "directory", "pipe", "gone", "plain"])
-    found = take(out, TOOLS)
-    assert names(found) == ["plain"] and all(SECRET not in one.content for one in found.files)
-    assert "'link' is a symbolic link" in found.profile.remarks[0]
+    claims = take(out, TOOLS)
+    assert names(claims) == ["plain"] and all(SECRET not in file.content for file in claims.files)
+    assert "'link' is a symbolic link" in claims.profile.remarks[0]
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
@@ -83,8 +83,8 @@ def test_the_note_itself_may_be_no_link(out, kind):
         (out / PROFILE_NOTE).symlink_to(out.parent / "elsewhere")
     else:
         (os.mkfifo if kind == "pipe" else os.mkdir)(out / PROFILE_NOTE)
-    found = take(out, TOOLS)
-    assert found.missing and found.profile == wire.KernelProfile() and found.files == ()
+    claims = take(out, TOOLS)
+    assert claims.missing and claims.profile == wire.KernelProfile() and claims.files == ()
 
 
 def test_a_file_over_the_limit_is_left_there(out):
@@ -93,39 +93,39 @@ def test_a_file_over_the_limit_is_left_there(out):
     with (out / "fits").open("wb") as file:
         file.truncate(FILE_LIMIT_BYTES)
     leave(out, ["large", "fits"])
-    found = take(out, TOOLS)
-    assert names(found) == ["fits"] and "'large' is over" in found.profile.remarks[0]
+    claims = take(out, TOOLS)
+    assert names(claims) == ["fits"] and "'large' is over" in claims.profile.remarks[0]
 
 
 async def profiled(place, *files):
     """The files that are kept of these, and the remarks."""
     host = SimpleNamespace(files=SubmissionFiles(place / "kept", 1 << 30))
     claims = (ProfileClaims(files=files),)
-    *kept, merged = [fact async for fact in profile.profiled(claims, host, wire.Build(outcome=wire.BuildOutcome.BUILT))]
-    return kept, merged.remarks
+    *file_facts, merged = [fact async for fact in profile.profiled(claims, host, wire.Build(outcome=wire.BuildOutcome.BUILT))]
+    return file_facts, merged.remarks
 
 
 async def test_all_files_together_have_a_limit_and_a_count(out):
     many = [ClaimedFile(name=f"f{number}", tool="t", content=b"x") for number in range(FILE_COUNT_LIMIT + 3)]
-    kept, (remark,) = await profiled(out, *many)
-    assert len(kept) == FILE_COUNT_LIMIT and remark.endswith(f"too many: {', '.join(one.name for one in many[-3:])}")
+    files, (remark,) = await profiled(out, *many)
+    assert len(files) == FILE_COUNT_LIMIT and remark.endswith(f"too many: {', '.join(file.name for file in many[-3:])}")
     large = [ClaimedFile(name=f"f{number}", tool="t", content=bytes(FILE_LIMIT_BYTES)) for number in range(6)]
-    kept, (remark,) = await profiled(out, *large)
-    assert sum(one.size_bytes for one in kept) <= SUBMISSION_LIMIT_BYTES and len(kept) == 4 and remark.endswith(": f4, f5")
+    files, (remark,) = await profiled(out, *large)
+    assert sum(file.size_bytes for file in files) <= SUBMISSION_LIMIT_BYTES and len(files) == 4 and remark.endswith(": f4, f5")
 
 
 async def test_two_boxes_can_not_leave_one_name_twice(out):
     """The first one counts, so that a later box replaces nothing."""
-    (kept,), (remark,) = await profiled(out, ClaimedFile(name="a", tool="t", content=b"1"), ClaimedFile(name="a", tool="u", content=b"22"))
-    assert (kept.tool, kept.size_bytes) == ("t", 1) and remark.endswith(": a")
+    (file,), (remark,) = await profiled(out, ClaimedFile(name="a", tool="t", content=b"1"), ClaimedFile(name="a", tool="u", content=b"22"))
+    assert (file.tool, file.size_bytes) == ("t", 1) and remark.endswith(": a")
 
 
 def test_a_note_with_more_names_than_files_may_be_is_cut(out):
     for number in range(FILE_COUNT_LIMIT + 5):
         (out / f"f{number}").write_bytes(b"x")
     leave(out, [f"f{number}" for number in range(FILE_COUNT_LIMIT + 5)])
-    found = take(out, TOOLS)
-    assert len(found.files) == FILE_COUNT_LIMIT and f"all but the first {FILE_COUNT_LIMIT} files" in found.profile.remarks[0]
+    claims = take(out, TOOLS)
+    assert len(claims.files) == FILE_COUNT_LIMIT and f"all but the first {FILE_COUNT_LIMIT} files" in claims.profile.remarks[0]
 
 
 @pytest.mark.parametrize("content", [
@@ -136,8 +136,8 @@ def test_a_note_with_more_names_than_files_may_be_is_cut(out):
 def test_a_note_of_another_form_is_no_note(out, content):
     """A fact that decides something is none either."""
     (out / PROFILE_NOTE).write_bytes(content)
-    found = take(out, TOOLS)
-    assert found.missing and found.profile == wire.KernelProfile()
+    claims = take(out, TOOLS)
+    assert claims.missing and claims.profile == wire.KernelProfile()
 
 
 def test_a_forged_profile_is_cut_to_what_can_be(out):
@@ -159,15 +159,15 @@ def test_a_forged_profile_is_cut_to_what_can_be(out):
         remarks=("r" * 999,) * 40,
         architecture="sm_90a\x1b" * 99,
     )
-    found = take(out, TOOLS).profile
-    assert found.launches == (launch,) * (profile.LIST_LIMITS["launches"] - len(forged))
+    merged = take(out, TOOLS).profile
+    assert merged.launches == (launch,) * (profile.LIST_LIMITS["launches"] - len(forged))
     assert (
-        len(found.tools) == profile.LIST_LIMITS["tools"]
-        and found.tools[0].name == "nvcc[2J"
-        and len(found.tools[0].detail) == profile.TEXT_LIMITS_CHARS["detail"]
+        len(merged.tools) == profile.LIST_LIMITS["tools"]
+        and merged.tools[0].name == "nvcc[2J"
+        and len(merged.tools[0].detail) == profile.TEXT_LIMITS_CHARS["detail"]
     )
-    assert [use.name for use in found.kernels] == ["]0;k"] and all(text.isprintable() for text in (*found.remarks, found.architecture))
-    assert len(found.remarks) <= 17 and len(found.architecture) <= 16
+    assert [use.name for use in merged.kernels] == ["]0;k"] and all(text.isprintable() for text in (*merged.remarks, merged.architecture))
+    assert len(merged.remarks) <= 17 and len(merged.architecture) <= 16
 
 
 def test_a_note_with_a_number_that_no_fact_may_have_is_not_read(out):
@@ -184,5 +184,5 @@ def test_a_box_speaks_for_its_own_tools_only(out):
     note = wire.ProfileNote(profile=wire.KernelProfile(tools=tools), files={"a.ptx": "nvcc", "b.ncu-rep": "ncu", "c.ptx": "nvcc"})
     (out / PROFILE_NOTE).write_bytes(wire.encode(note))
     assert names(take(out, ("nvcc",))) == ["a.ptx", "c.ptx"] and names(take(out, ("nvcc",), ("a.ptx",))) == ["a.ptx"]
-    assert [one.name for one in take(out, ("nvcc",)).profile.tools] == ["nvcc"]
+    assert [tool.name for tool in take(out, ("nvcc",)).profile.tools] == ["nvcc"]
     assert "b.ncu-rep" in names(take(out, ("nvcc", "ncu")))

@@ -54,37 +54,37 @@ def solve(a, b):
 
 def problem():
     """A sum with one public and one hidden size."""
-    found = load_problem("vector_add")
-    first = found.spec.workloads[0]
+    example = load_problem("vector_add")
+    first = example.spec.workloads[0]
     (axis,) = first.axes
     workloads = tuple(
         replace(first, workload_id=name, axes={axis: size}, hidden=hidden, moved_bytes=None, flops=None)
         for name, size, hidden in (("public", PUBLIC, False), ("secret", HIDDEN, True))
     )
-    return replace(found, spec=replace(found.spec, workloads=workloads, libraries=wire.Libraries.ALLOWED))
+    return replace(example, spec=replace(example.spec, workloads=workloads, libraries=wire.Libraries.ALLOWED))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def boxes(tmp_path_factory) -> AsyncIterator[Grading]:
     """Boxes that see nothing of each other."""
-    async with emulated_grader("bubblewrap") as made:
-        made.fleet.files = SubmissionFiles(tmp_path_factory.mktemp("files"), 1 << 30)
-        yield made
+    async with emulated_grader("bubblewrap") as grading:
+        grading.fleet.files = SubmissionFiles(tmp_path_factory.mktemp("files"), 1 << 30)
+        yield grading
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def open_boxes(tmp_path_factory) -> AsyncIterator[Grading]:
     """Boxes that see the host's files: the control."""
-    async with emulated_grader("process") as made:
-        made.fleet.files = SubmissionFiles(tmp_path_factory.mktemp("files"), 1 << 30)
-        yield made
+    async with emulated_grader("process") as grading:
+        grading.fleet.files = SubmissionFiles(tmp_path_factory.mktemp("files"), 1 << 30)
+        yield grading
 
 
 async def profiled(grading: Grading, of, source: str, language: str) -> tuple[Graded, dict[str, bytes]]:
     """A kernel in profile mode, and its files."""
     graded = await grading.grade(of, source, language=language, mode=wire.Mode.PROFILE)
-    kept = [fact for fact in graded.facts if isinstance(fact, wire.ArtifactFile)]
-    return graded, {one.name: grading.fleet.files.read(one.digest) for one in kept}
+    files = [fact for fact in graded.facts if isinstance(fact, wire.ArtifactFile)]
+    return graded, {file.name: grading.fleet.files.read(file.digest) for file in files}
 
 
 async def test_launches_table_and_trace_of_a_cuda_kernel(boxes: Grading) -> None:
@@ -93,13 +93,13 @@ async def test_launches_table_and_trace_of_a_cuda_kernel(boxes: Grading) -> None
     graded, files = await profiled(boxes, problem(), source, "cuda")
     assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
     assert graded.report.measurements == () and graded.report.score is None
-    found = graded.report.profile
-    (launch,) = found.launches
-    assert found.workload_id == "public" and launch.count == 3 and launch.block[0] * launch.grid[0] > 0 and launch.duration_ns is None
+    record = graded.report.profile
+    (launch,) = record.launches
+    assert record.workload_id == "public" and launch.count == 3 and launch.block[0] * launch.grid[0] > 0 and launch.duration_ns is None
     table = files["torch_profile.txt"].decode()
     assert f"kernel {launch.kernel}" in table and "call 1 of the kernel's entry" in table
     assert any(launch.kernel in event["name"] for event in json.loads(files["torch_trace.json"])["traceEvents"])
-    assert {one.name: one.outcome for one in found.tools}["torch profiler"] is ToolOutcome.RAN
+    assert {tool.name: tool.outcome for tool in record.tools}["torch profiler"] is ToolOutcome.RAN
 
 
 DECOY = """
@@ -150,11 +150,11 @@ async def test_a_hostile_kernel_leaves_nothing_that_it_should_not(boxes: Grading
     """Links, paths, another tool's report and another workload's name are dropped; what it wrote into its own files is kept as bytes."""
     graded, files = await profiled(boxes, problem(), HOSTILE.format(mark="/tmp/met-sizes"), "python")
     assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
-    found = graded.report.profile
+    record = graded.report.profile
     assert set(files) == {"torch_profile.txt", "torch_trace.json"} and not any(b"root:" in content for content in files.values())
-    assert found.workload_id in ("", "public") and found.launches == ()
-    assert {one.name: one.outcome for one in found.tools}["ncu"] is ToolOutcome.UNAVAILABLE
-    assert "script" not in str(found) and graded.report.score is None
+    assert record.workload_id in ("", "public") and record.launches == ()
+    assert {tool.name: tool.outcome for tool in record.tools}["ncu"] is ToolOutcome.UNAVAILABLE
+    assert "script" not in str(record) and graded.report.score is None
     assert b"<script>" in files["torch_profile.txt"]  # the control: its own file is its own, and is only ever saved
 
 
@@ -186,18 +186,18 @@ async def test_a_runner_serves_the_judge_under_a_tool(open_boxes: Grading, tmp_p
     program.chmod(0o755)
     for directory in program.parents[:3]:
         directory.chmod(0o755)
-    (sanitizer,) = (one for one in profile.GPU_TOOLS if one.name == "compute-sanitizer")
+    (sanitizer,) = (tool for tool in profile.GPU_TOOLS if tool.name == "compute-sanitizer")
     command = ("{python}", "-I", "-c", PATCHED.format(program=str(program)), "{lib}", sanitizer.name, "{out}")
     monkeypatch.setattr(profile, "run_tools", lambda *, on_gpu: (profile.TORCH, replace(sanitizer, command=command)))
     graded, files = await profiled(open_boxes, problem(), (KERNELS / "vector_add/grid_stride.cu").read_text(), "cuda")
     assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
-    found = graded.report.profile.tools[-3]  # the last two say that there is no GPU
-    assert found.name == sanitizer.name
+    memcheck = graded.report.profile.tools[-3]  # the last two say that there is no GPU
+    assert memcheck.name == sanitizer.name
     if starts:
-        assert (found.outcome, found.detail) == (ToolOutcome.RAN, "memcheck found 1 error; the first: Invalid read")
+        assert (memcheck.outcome, memcheck.detail) == (ToolOutcome.RAN, "memcheck found 1 error; the first: Invalid read")
         assert b"ERROR SUMMARY: 1 error" in files["compute_sanitizer.txt"]
     else:
-        assert (found.outcome, found.detail) == (ToolOutcome.FAILED, "Error: no such device")
+        assert (memcheck.outcome, memcheck.detail) == (ToolOutcome.FAILED, "Error: no such device")
     assert len(graded.report.profile.launches) == 1 and "torch_trace.json" in files
 
 

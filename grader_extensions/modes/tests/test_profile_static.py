@@ -46,7 +46,7 @@ class Profiled:
 
     @property
     def outcomes(self) -> dict[str, ToolOutcome]:
-        return {one.name: one.outcome for one in self.profile.tools}
+        return {tool.name: tool.outcome for tool in self.profile.tools}
 
 
 @pytest.fixture
@@ -69,32 +69,32 @@ def example(path: str) -> dict[str, str]:
 @needs_nvcc
 def test_cuda_gives_ptx_sass_and_resources_with_lines(profiled):
     """Of a raw kernel, for sm_90, whatever device it is graded on."""
-    found = profiled("cuda", entry="tril_matmul", **example("tril_matmul/naive.cu"))
-    assert found.outcomes["nvcc"] is found.outcomes["ptxas"] is ToolOutcome.RAN
-    assert ".target sm_90a" in found.text("naive.ptx") and ".loc" in found.text("naive.ptx")
-    (use,) = found.profile.kernels
-    assert use.registers > 0 and use.name.startswith("tril_matmul(") and "Used" in found.text("ptxas.txt")
-    if found.outcomes["nvdisasm"] is ToolOutcome.RAN:
-        assert re.search(r"naive\.cu\", line \d+", found.text("naive.sass")) and "FFMA" in found.text("naive.sass")
-    assert found.files["naive.ptx"] == "nvcc" and set(found.files) >= {"naive.ptx", "naive.cubin", "ptxas.txt"}
+    result = profiled("cuda", entry="tril_matmul", **example("tril_matmul/naive.cu"))
+    assert result.outcomes["nvcc"] is result.outcomes["ptxas"] is ToolOutcome.RAN
+    assert ".target sm_90a" in result.text("naive.ptx") and ".loc" in result.text("naive.ptx")
+    (use,) = result.profile.kernels
+    assert use.registers > 0 and use.name.startswith("tril_matmul(") and "Used" in result.text("ptxas.txt")
+    if result.outcomes["nvdisasm"] is ToolOutcome.RAN:
+        assert re.search(r"naive\.cu\", line \d+", result.text("naive.sass")) and "FFMA" in result.text("naive.sass")
+    assert result.files["naive.ptx"] == "nvcc" and set(result.files) >= {"naive.ptx", "naive.cubin", "ptxas.txt"}
 
 
 @needs_nvcc
 def test_what_nvcc_refuses_is_a_failed_tool_with_its_log(profiled):
     """The emulated device may take what a GPU's compiler does not; the profile goes on."""
-    found = profiled("cuda", **{"a.cu": "__global__ void k() { this is no code; }"})
-    assert found.outcomes == {"nvcc": ToolOutcome.FAILED} and "error" in found.text("nvcc.log")
+    result = profiled("cuda", **{"a.cu": "__global__ void k() { this is no code; }"})
+    assert result.outcomes == {"nvcc": ToolOutcome.FAILED} and "error" in result.text("nvcc.log")
 
 
 @needs_triton
 def test_triton_gives_every_form_of_what_was_launched(profiled):
     """Without a driver: TTIR, TTGIR, LLIR, PTX and machine code, for the entry's own arguments."""
-    found = profiled("python", SOFTMAX, **example("row_softmax/triton_row.py"))
-    assert found.outcomes["Triton"] is ToolOutcome.RAN
+    result = profiled("python", SOFTMAX, **example("row_softmax/triton_row.py"))
+    assert result.outcomes["Triton"] is ToolOutcome.RAN
     for form, sign in (("ttir", "tt.func"), ("ttgir", "ttg."), ("llir", "define"), ("ptx", ".target sm_90a")):
-        assert sign in found.text(f"softmax_kernel.{form}")
-    assert (found.out / "softmax_kernel.cubin").read_bytes()[:4] == b"\x7fELF"
-    (use,) = found.profile.kernels
+        assert sign in result.text(f"softmax_kernel.{form}")
+    assert (result.out / "softmax_kernel.cubin").read_bytes()[:4] == b"\x7fELF"
+    (use,) = result.profile.kernels
     assert use.registers > 0 and use.shared_bytes > 0
 
 
@@ -104,19 +104,19 @@ def test_an_autotuner_takes_its_first_configuration_and_says_so(profiled):
     text = (KERNELS / "row_softmax/triton_row.py").read_text().replace("@triton.jit", """@triton.autotune(
     [triton.Config({}, num_warps=warps) for warps in (4, 8)], key=["cols"])
 @triton.jit""").replace(", num_warps=8", "")  # fmt: skip
-    found = profiled("python", SOFTMAX, **{"k.py": text})
-    assert [name for name in found.files if name.endswith(".ptx")] == ["softmax_kernel.ptx"]
-    assert "first configuration" in " ".join(found.profile.remarks)
+    result = profiled("python", SOFTMAX, **{"k.py": text})
+    assert [name for name in result.files if name.endswith(".ptx")] == ["softmax_kernel.ptx"]
+    assert "first configuration" in " ".join(result.profile.remarks)
 
 
 @needs_numba
 @pytest.mark.parametrize(("name", "doubles"), [("numba_typed_accumulator", False), ("numba_untyped_accumulator", True)])
 def test_numba_gives_ptx_with_float64_counts(profiled, name, doubles):
     """The lecture's pair: the accumulator that is a plain 0.0 computes in float64."""
-    found = profiled("python", MATMUL, entry="solution", **example(f"matmul_4092/{name}.py"))
-    (use,) = found.profile.kernels
-    assert (use.double_instruction_count > 0) is doubles is (".f64" in found.text("matmul.ptx"))
-    assert any("accumulates in float64" in one for one in found.profile.remarks) is doubles
+    result = profiled("python", MATMUL, entry="solution", **example(f"matmul_4092/{name}.py"))
+    (use,) = result.profile.kernels
+    assert (use.double_instruction_count > 0) is doubles is (".f64" in result.text("matmul.ptx"))
+    assert any("accumulates in float64" in remark for remark in result.profile.remarks) is doubles
 
 
 @needs_triton
@@ -129,7 +129,7 @@ def test_a_module_can_not_speak_for_the_box(profiled):
 @needs_nvcc
 def test_cuda_inside_of_python_is_compiled_and_not_run(profiled):
     """What `load_inline` is given, under the extension's name; a module that calls it when it is imported does not fail the box."""
-    found = profiled("python", SOFTMAX, entry="solution", **example("row_softmax/inline_block_per_row.py"))
-    assert found.outcomes["nvcc"] is ToolOutcome.RAN and ".target sm_90a" in found.text("row_softmax.ptx")
-    (use,) = found.profile.kernels
+    result = profiled("python", SOFTMAX, entry="solution", **example("row_softmax/inline_block_per_row.py"))
+    assert result.outcomes["nvcc"] is ToolOutcome.RAN and ".target sm_90a" in result.text("row_softmax.ptx")
+    (use,) = result.profile.kernels
     assert use.registers > 0 and use.shared_bytes > 0 and use.name.startswith("softmax(")

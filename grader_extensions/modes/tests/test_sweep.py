@@ -63,10 +63,10 @@ def test_a_size_has_a_bounded_memory_on_each_device(kind):
         "outputs": (wire.TensorSpec(name="b", dtype="bool", shape=("n",)),),
     }
     spec = dataclasses.replace(fakes.problem().spec, **tensors)
-    most = BYTES_LIMIT[kind] // 3
-    check_bytes(spec, {"n": most}, "n", kind)
+    limit = BYTES_LIMIT[kind] // 3
+    check_bytes(spec, {"n": limit}, "n", kind)
     with pytest.raises(SweepInvalid, match="choose a smaller stop"):
-        check_bytes(spec, {"n": most + 1}, "n", kind)
+        check_bytes(spec, {"n": limit + 1}, "n", kind)
 
 
 # -- the problem of a sweep ------------------------------------------------------------------------------------------------
@@ -75,32 +75,32 @@ def test_a_size_has_a_bounded_memory_on_each_device(kind):
 def test_a_sweep_has_its_own_sizes_and_no_workload_of_the_problem():
     """The control: the problem has hidden workloads, and max-autotune is asked for."""
     problem = dataclasses.replace(SQUARE, spec=dataclasses.replace(SQUARE.spec, baselines=("max-autotune",)))
-    assert any(one.hidden for one in problem.spec.workloads)
+    assert any(workload.hidden for workload in problem.spec.workloads)
     swept = sweep_problem(problem, SweepRequest(), ("emulated",))
-    assert [one.workload_id for one in swept.spec.workloads] == [f"cols-{size}" for size in (512, 1024, 2048, 4096, 8192)]
-    assert all(not one.hidden and one.axes["rows"] == 256 and one.device_kind == "emulated" for one in swept.spec.workloads)
+    assert [workload.workload_id for workload in swept.spec.workloads] == [f"cols-{size}" for size in (512, 1024, 2048, 4096, 8192)]
+    assert all(not entry.hidden and entry.axes["rows"] == 256 and entry.device_kind == "emulated" for entry in swept.spec.workloads)
     first = swept.spec.workloads[0]
     assert (first.moved_bytes, first.flops) == (4 * 2 * 256 * 512, 256 * 512)
     assert swept.spec.baselines == () and swept.digest != problem.digest and swept.swept_axis == "cols"
-    hidden = [one.workload_id for one in problem.spec.workloads if one.hidden]
+    hidden = [workload.workload_id for workload in problem.spec.workloads if workload.hidden]
     assert not any(name in repr(swept.spec.workloads) for name in hidden)
 
 
 def test_a_hidden_size_is_answered_as_any_other():
     """A refusal, or another tolerance, would tell a submitter who asks for one size after the other which of them is hidden."""
-    hidden = next(one for one in SQUARE.spec.workloads if one.hidden and one.axes["cols"] == 777)
+    hidden = next(workload for workload in SQUARE.spec.workloads if workload.hidden and workload.axes["cols"] == 777)
 
-    def asked(size):
+    def answer_for(size):
         request = SweepRequest(axis="cols", start=size, stop=size, step=1, axes={"rows": hidden.axes["rows"]})
         (workload,) = sweep_problem(SQUARE, request, ("emulated",)).spec.workloads
         return dataclasses.replace(workload, workload_id="", axes={}, moved_bytes=0, flops=0)
 
-    assert asked(777) == asked(778)
+    assert answer_for(777) == answer_for(778)
 
 
 def test_each_kind_of_device_has_the_sweep_that_is_for_it():
     swept = sweep_problem(SQUARE, SweepRequest(), BOTH)
-    rows = {(one.device_kind, one.axes["rows"]) for one in swept.spec.workloads}
+    rows = {(workload.device_kind, workload.axes["rows"]) for workload in swept.spec.workloads}
     assert rows == {("cuda", 4096), ("emulated", 256)}
 
 
@@ -108,22 +108,22 @@ def test_a_submitter_chooses_no_size_that_the_author_has_not_vouched_for():
     """A reference may take far more than its tensors: attention's scores at a long sequence would take the judge's whole memory. The
     control: by the memory of the tensors alone it would be allowed."""
     problem = native.load(EXAMPLES / "flash_attention")
-    shown = [one for one in problem.spec.workloads if not one.hidden and one.device_kind in ("", "emulated")]
-    widest = max(one.axes["seq"] for one in shown)
-    others = {name: 1 for name in problem.spec.axes if name != "seq"}
-    request = SweepRequest(axis="seq", start=widest, stop=widest, step=1, axes=others)
+    shown = [workload for workload in problem.spec.workloads if not workload.hidden and workload.device_kind in ("", "emulated")]
+    widest = max(workload.axes["seq"] for workload in shown)
+    small_axes = {name: 1 for name in problem.spec.axes if name != "seq"}
+    request = SweepRequest(axis="seq", start=widest, stop=widest, step=1, axes=small_axes)
     assert len(sweep_problem(problem, request, ("emulated",)).spec.workloads) == 1
-    longer = SweepRequest(axis="seq", start=2 * widest, stop=2 * widest, step=1, axes=others)
+    longer = SweepRequest(axis="seq", start=2 * widest, stop=2 * widest, step=1, axes=small_axes)
     with pytest.raises(SweepInvalid, match="larger than all that the problem has"):
         sweep_problem(problem, longer, ("emulated",))
-    check_bytes(problem.spec, {**others, "seq": 2 * widest}, "seq", "emulated")
+    check_bytes(problem.spec, {**small_axes, "seq": 2 * widest}, "seq", "emulated")
 
 
 def test_several_axes_are_not_all_as_large_as_each_may_be():
     """The largest of each axis together are a size that nobody has chosen."""
-    emulated = [one.axes for one in SQUARE.spec.workloads if one.device_kind == "emulated"]
-    most = {name: max([256 if name == "rows" else 8192, *(one[name] for one in emulated)]) for name in ("rows", "cols")}
-    assert most == {"rows": 256, "cols": 8192}  # which the sweep itself has
+    emulated = [workload.axes for workload in SQUARE.spec.workloads if workload.device_kind == "emulated"]
+    largest = {name: max([256 if name == "rows" else 8192, *(axes[name] for axes in emulated)]) for name in ("rows", "cols")}
+    assert largest == {"rows": 256, "cols": 8192}  # which the sweep itself has
     plain = dataclasses.replace(SQUARE, sweeps=())
 
     def request(rows):
@@ -182,7 +182,7 @@ def test_a_sweep_is_no_part_of_the_digest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ('axis = "n"', 'axis = "m"', "sweep 1 has the axis 'm', which is not in axes"),
         ("factor = 2", "factor = 1.0", "sweep 1, factor: is 1; it has to be over 1"),
@@ -196,8 +196,8 @@ def test_a_sweep_is_no_part_of_the_digest(tmp_path):
         ("factor = 2", 'factor = 2\ndevice = "tpu"', "device"),
     ],
 )
-def test_a_wrong_sweep_is_refused_where_the_problem_is_read(tmp_path, before, after, said):
-    with pytest.raises(ProblemInvalid, match=said.replace("(", r"\(")):
+def test_a_wrong_sweep_is_refused_where_the_problem_is_read(tmp_path, before, after, message):
+    with pytest.raises(ProblemInvalid, match=message.replace("(", r"\(")):
         native.load(write(tmp_path, SWEEP.replace(before, after)))
 
 
@@ -223,7 +223,7 @@ def swept(*parts, begin=BEGIN, end=(FINISHED,)):
 
 
 def points(report):
-    return [one.workload_id for one in report.measurements]
+    return [measurement.workload_id for measurement in report.measurements]
 
 
 def test_a_kernel_that_is_right_everywhere_has_all_points_and_no_score():
@@ -296,9 +296,9 @@ def test_how_a_process_ended_is_told_of_the_size_that_ended_it():
 
 
 def test_only_a_problem_without_hidden_workloads_tells_its_sizes_as_a_sweep():
-    made = sweep_problem(SQUARE, SweepRequest(), ("emulated",))
-    assert Redactor.for_problem(made).swept == made and Redactor.for_problem(SQUARE).swept is None
-    mixed = dataclasses.replace(made, spec=SQUARE.spec)
+    problem = sweep_problem(SQUARE, SweepRequest(), ("emulated",))
+    assert Redactor.for_problem(problem).swept == problem and Redactor.for_problem(SQUARE).swept is None
+    mixed = dataclasses.replace(problem, spec=SQUARE.spec)
     assert Redactor.for_problem(mixed).swept is None
 
 
@@ -326,9 +326,9 @@ async def test_all_sizes_are_run_in_one_process(make, judges, boxes):
 async def test_a_size_that_ends_the_process_is_followed_by_the_others_in_a_fresh_one(make, judges, boxes):
     judges.order("emulated", "fault", "well")
     facts = await graded(make(), lease())
-    assert tried(facts) == [one.workload_id for one in SIZES] and len(boxes.runs) == 2
+    assert tried(facts) == [workload.workload_id for workload in SIZES] and len(boxes.runs) == 2
     report = fold(facts)
-    assert report.verdict is Verdict.RUNTIME_ERROR and [one.workload_id for one in report.measurements] == [
+    assert report.verdict is Verdict.RUNTIME_ERROR and [measurement.workload_id for measurement in report.measurements] == [
         f"n-{n}" for n in (2, 3, 4, 5, 6)
     ]
 

@@ -28,20 +28,20 @@ from tests.unit.test_cli_commands import address, run, write  # noqa: F401  # ad
 from tests.unit.test_disclosure import NOW
 
 PROBLEM = sweep_problem(native.load(EXAMPLES / "elementwise_square"), problem_pb2.Sweep(), ("emulated",))
-SIZES = [one.axes["cols"] for one in PROBLEM.spec.workloads]
+SIZES = [workload.axes["cols"] for workload in PROBLEM.spec.workloads]
 
 
 def submission(right=lambda size: True, *, factor=1, clock=wire.Clock.HOST, verdict=Verdict.ACCEPTED):
     """Return what the API shows of a kernel that takes factor ns for each column, and eager twice that; wrong where right is false."""
     trials, measurements = [], []
-    for one in PROBLEM.spec.workloads:
-        size = one.axes["cols"]
+    for workload in PROBLEM.spec.workloads:
+        size = workload.axes["cols"]
         outcome = wire.TrialOutcome.PASSED if right(size) else wire.TrialOutcome.UNWRITTEN
-        trials.append(fakes.trial(one.workload_id, outcome=outcome))
+        trials.append(fakes.trial(workload.workload_id, outcome=outcome))
         if right(size):
             times = wire.Samples(durations_ns=tuple(size * factor * 100 + change for change in (-2, -1, 0, 1, 2)))
             eager = wire.Samples(durations_ns=tuple(2 * time for time in times.durations_ns))
-            row = replace(fakes.measurement(one.workload_id), clock=clock, certified=times, baselines={"eager": eager})
+            row = replace(fakes.measurement(workload.workload_id), clock=clock, certified=times, baselines={"eager": eager})
             measurements.append(row)
     report = Report(
         verdict=verdict,
@@ -51,7 +51,7 @@ def submission(right=lambda size: True, *, factor=1, clock=wire.Clock.HOST, verd
         measurements=tuple(measurements),
         environment=wire.Environment(device="a device", device_kind="emulated", clock=clock),
     )
-    made = Submission(
+    swept = Submission(
         submission_id="s1",
         new=fakes.new_submission(problem_id="elementwise_square", mode=wire.Mode.SWEEP),
         problem_digest="d",
@@ -59,7 +59,7 @@ def submission(right=lambda size: True, *, factor=1, clock=wire.Clock.HOST, verd
         create_time=NOW,
         report=report,
     )
-    return messages.submission_to_proto(made, Redactor.for_problem(PROBLEM), full=True)
+    return messages.submission_to_proto(swept, Redactor.for_problem(PROBLEM), full=True)
 
 
 WRONG = submission(lambda size: size <= 1024, verdict=Verdict.WRONG_ANSWER)
@@ -94,15 +94,15 @@ def test_a_baseline_is_a_provider_and_is_timed_next_to_the_kernels():
 
 
 def test_a_disqualified_or_unbuilt_kernel_is_named_so():
-    for verdict, said in ((Verdict.DISQUALIFIED, "disqualified"), (Verdict.COMPILE_ERROR, "compile error")):
-        made = submission(verdict=verdict)
-        del made.report.measurements[:]
-        assert {one.outcome for one in collate([("bad", made)]).of("bad").values()} == {said}
+    for verdict, outcome in ((Verdict.DISQUALIFIED, "disqualified"), (Verdict.COMPILE_ERROR, "compile error")):
+        swept = submission(verdict=verdict)
+        del swept.report.measurements[:]
+        assert {point.outcome for point in collate([("bad", swept)]).of("bad").values()} == {outcome}
 
 
 def test_a_time_below_the_clock_is_not_resolved():
     table = collate([("quick", submission(factor=0))])
-    assert {one.outcome for one in table.of("quick").values()} == {"not resolved"}
+    assert {point.outcome for point in table.of("quick").values()} == {"not resolved"}
 
 
 def test_csv_has_every_column_in_full():
@@ -118,9 +118,9 @@ def test_csv_has_every_column_in_full():
         "speedup_over_eager_low",
     ):
         assert column in read[0]
-    first = next(one for one in read if one["provider"] == "right" and one["size"] == "512")
+    first = next(row for row in read if row["provider"] == "right" and row["size"] == "512")
     assert float(first["gb_per_s"]) == TABLE.of("right")[512].figure(SweepMetric.BANDWIDTH)[0]
-    wrong = next(one for one in read if one["provider"] == "wide" and one["size"] == "8192")
+    wrong = next(row for row in read if row["provider"] == "wide" and row["size"] == "8192")
     assert (wrong["outcome"], wrong["certified_ns"], wrong["gb_per_s"], wrong["speedup_over_eager"]) == ("unwritten", "", "", "")
 
 
@@ -161,7 +161,7 @@ def test_the_table_has_a_cell_for_each_provider_and_what_is_wrong():
 
 def test_a_problem_says_its_sweeps_in_words():
     shown = messages.problem_to_proto(native.load(EXAMPLES / "elementwise_square")).sweeps
-    assert [sweep_range(one) for one in shown] == [
+    assert [sweep_range(sweep) for sweep in shown] == [
         "cols = 256 to 12672, in steps of 512, with rows = 4096, on cuda",
         "cols = 512 to 8192, each 2 times the one before, with rows = 256, on emulated",
     ]
@@ -193,8 +193,8 @@ def test_a_sweep_is_a_table_a_plot_and_a_csv_file(address, kernels, tmp_path):  
     assert "practice" in ended.stdout and "wrong: WRONG_ANSWER" in ended.stdout
     ET.fromstring((tmp_path / "plots" / "sum_n.svg").read_text())
     read = list(csv.DictReader((tmp_path / "plots" / "sum_n.csv").open()))
-    assert [one["certified_ns"] for one in read if one["provider"] == "accept"] == ["1600.0", "3200.0", "6400.0"]
-    assert [one["outcome"] for one in read if one["provider"] == "wrong"] == ["right", "mismatched", "mismatched"]
+    assert [row["certified_ns"] for row in read if row["provider"] == "accept"] == ["1600.0", "3200.0", "6400.0"]
+    assert [row["outcome"] for row in read if row["provider"] == "wrong"] == ["right", "mismatched", "mismatched"]
 
 
 def test_kernels_that_are_right_everywhere_exit_0_with_json(address, kernels):  # noqa: F811
@@ -202,13 +202,13 @@ def test_kernels_that_are_right_everywhere_exit_0_with_json(address, kernels):  
     assert ended.exit_code == 0, ended.output
     data = json.loads(ended.stdout)
     assert (data["axis"], data["metric"], data["practice"]) == ("n", "time", True)
-    assert [one["certified_ns"] for one in data["points"] if one["role"] == "kernel"] == [1600.0, 3200.0, 6400.0]
+    assert [point["certified_ns"] for point in data["points"] if point["role"] == "kernel"] == [1600.0, 3200.0, 6400.0]
     assert data["submissions"][0]["mode"] == "MODE_SWEEP" and "sources" not in data["submissions"][0]
     assert "sample_durations_ns" not in ended.stdout
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "has no sweep for a device of kind emulated; add a [[sweep]] to its problem.toml"),
         ((*RANGE, "--at", "rows"), "write it such as rows=4096"),
@@ -216,13 +216,13 @@ def test_kernels_that_are_right_everywhere_exit_0_with_json(address, kernels):  
         ((*RANGE, "--seconds", "inf"), "--seconds: inf is not a number of seconds"),
     ],
 )
-def test_what_cannot_be_swept_is_misuse_that_says_why(address, kernels, words, said):  # noqa: F811
+def test_what_cannot_be_swept_is_misuse_that_says_why(address, kernels, words, message):  # noqa: F811
     ended = run("sweep", kernels[0], *words, "--server", address)
-    assert ended.exit_code == 2 and said in " ".join(ended.stderr.split())
+    assert ended.exit_code == 2 and message in " ".join(ended.stderr.split())
 
 
 def test_kernels_of_several_problems_are_not_swept_together(address, kernels, tmp_path):  # noqa: F811
-    other = tmp_path / "other.cu"
-    other.write_text(kernels[0].read_text().replace("problem=sum", "problem=other"))
-    ended = run("sweep", kernels[0], other, *RANGE, "--server", address)
+    other_path = tmp_path / "other.cu"
+    other_path.write_text(kernels[0].read_text().replace("problem=sum", "problem=other"))
+    ended = run("sweep", kernels[0], other_path, *RANGE, "--server", address)
     assert ended.exit_code == 2 and "several problems (sum, other)" in ended.stderr

@@ -16,49 +16,49 @@ HIDDEN = ("secret33", "33")
 def swept(kernel):
     """A submission in mode SWEEP; what it asks for."""
 
-    def make(order="accept", **asked):
-        made = kernel(order, mode=wire.Mode.SWEEP)
-        made.sweep.CopyFrom(problem_pb2.Sweep(**asked))
-        return made
+    def make(order="accept", **fields):
+        submission = kernel(order, mode=wire.Mode.SWEEP)
+        submission.sweep.CopyFrom(problem_pb2.Sweep(**fields))
+        return submission
 
     return make
 
 
 async def test_a_sweep_is_graded_size_by_size_and_never_scored(client, swept, finished):
     """With its sizes in the answer, a measurement for each, and no score."""
-    made = await client.submit(swept(**RANGE))
-    assert made.mode == submission_pb2.MODE_SWEEP
-    assert [one.axes["n"] for one in made.sweep.workloads] == [16, 32, 64]
-    ended = await finished(client, made)
-    full = await client.get_submission(made.name, full=True)
+    submission = await client.submit(swept(**RANGE))
+    assert submission.mode == submission_pb2.MODE_SWEEP
+    assert [workload.axes["n"] for workload in submission.sweep.workloads] == [16, 32, 64]
+    ended = await finished(client, submission)
+    full = await client.get_submission(submission.name, full=True)
     assert ended.report.verdict == report_pb2.VERDICT_ACCEPTED and not ended.HasField("score")
-    assert [one.workload_id for one in full.report.measurements] == ["n-16", "n-32", "n-64"]
+    assert [measurement.workload_id for measurement in full.report.measurements] == ["n-16", "n-32", "n-64"]
     assert list(full.report.measurements[0].certified.sample_durations_ns) == [1440, 1600, 1760] and not full.report.speedups
 
 
 async def test_no_hidden_workload_is_in_anything_that_a_sweep_shows(client, swept, finished):
     """Neither in answers nor in events, also where the size itself is swept by chance."""
-    for asked in (RANGE, {**RANGE, "start": 32, "stop": 34, "step": 1, "factor": None}):
-        made = await client.submit(swept(**asked))
-        said = [made, *[event async for event in client.watch(made.name)], await client.get_submission(made.name, full=True)]
-        assert HIDDEN[0] not in str(said) and "hidden" not in str(said)
+    for fields in (RANGE, {**RANGE, "start": 32, "stop": 34, "step": 1, "factor": None}):
+        sweep = await client.submit(swept(**fields))
+        texts = [sweep, *[event async for event in client.watch(sweep.name)], await client.get_submission(sweep.name, full=True)]
+        assert HIDDEN[0] not in str(texts) and "hidden" not in str(texts)
 
 
 async def test_a_hidden_size_is_accepted_as_every_other_is(client, swept):
     """There is no answer by which it could be found."""
     answers = []
     for size in (33, 34):
-        made = await client.submit(swept(axis="n", start=size, stop=size, step=1))
-        (workload,) = made.sweep.workloads
+        submission = await client.submit(swept(axis="n", start=size, stop=size, step=1))
+        (workload,) = submission.sweep.workloads
         assert workload.axes["n"] == size
         workload.ClearField("axes")
         workload.workload_id = ""
-        answers.append(str(made.sweep))
+        answers.append(str(submission.sweep))
     assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize(
-    ("field", "asked"),
+    ("field", "fields"),
     [
         ("sweep.axis", {}),
         ("sweep.factor", {**RANGE, "factor": 1.0}),
@@ -66,11 +66,11 @@ async def test_a_hidden_size_is_accepted_as_every_other_is(client, swept):
         ("sweep.axes", {**RANGE, "axes": {"m": 3}}),
     ],
 )
-async def test_a_sweep_that_cannot_be_run_is_refused_with_its_key(client, swept, field, asked):
+async def test_a_sweep_that_cannot_be_run_is_refused_with_its_key(client, swept, field, fields):
     """Nothing is kept of it."""
     with pytest.raises(InvalidRequest) as refused:
-        await client.submit(swept(**asked))
-    assert [one.field for one in refused.value.violations] == [field]
+        await client.submit(swept(**fields))
+    assert [violation.field for violation in refused.value.violations] == [field]
     assert not (await client.list_submissions()).submissions
 
 
@@ -90,9 +90,9 @@ async def test_a_problem_shows_its_sweeps_and_they_are_the_default(serve, settin
     async with serve() as client:
         (shown,) = (await client.get_problem("problems/sum")).sweeps
         assert (shown.axis, shown.start, shown.stop, shown.factor, shown.HasField("step")) == ("n", 16, 256, 4.0, False)
-        made = submission_pb2.Submission(problem="problems/sum", mode="MODE_SWEEP")
-        made.sources.add(path="kernel.cu", content=fakes.source("accept"))
-        assert [one.axes["n"] for one in (await client.submit(made)).sweep.workloads] == [16, 64, 256]
+        submission = submission_pb2.Submission(problem="problems/sum", mode="MODE_SWEEP")
+        submission.sources.add(path="kernel.cu", content=fakes.source("accept"))
+        assert [workload.axes["n"] for workload in (await client.submit(submission)).sweep.workloads] == [16, 64, 256]
 
 
 async def test_a_request_id_is_for_one_sweep(client, swept):

@@ -20,9 +20,9 @@ def counts_of(source: Path, folder: Path) -> AccessCounts:
     """Build the program, run it, and read what was counted."""
     program, log = compile_sanitized(source, folder), folder / "log"
     assert run(program, GRADER_SANITIZER_LOG=log).returncode == 0
-    found = read_counts(log, program)
-    assert found is not None
-    return found
+    counts = read_counts(log, program)
+    assert counts is not None
+    return counts
 
 
 def expected_lines(program: Path) -> set[LineCounts]:
@@ -37,9 +37,9 @@ def expected_lines(program: Path) -> set[LineCounts]:
 @pytest.mark.parametrize(("name", "counted_blocks", "blocks"), [("access_counts.cu", 17, 142), ("shared_vectors.cu", 3, 3)])
 def test_counts_of_each_line_are_those_of_a_gpu(name: str, counted_blocks: int, blocks: int, tmp_path: Path) -> None:
     """Sectors, passes, lanes and bytes: coalesced, strided, vectors, bank conflicts, divergence, atomics, loops; no line more or less."""
-    found = counts_of(PROGRAMS / name, tmp_path)
-    assert set(found.lines) == expected_lines(PROGRAMS / name)
-    assert (found.counted_blocks, found.blocks, found.partial) == (counted_blocks, blocks, False)
+    counts = counts_of(PROGRAMS / name, tmp_path)
+    assert set(counts.lines) == expected_lines(PROGRAMS / name)
+    assert (counts.counted_blocks, counts.blocks, counts.partial) == (counted_blocks, blocks, False)
 
 
 LONG = """
@@ -61,8 +61,8 @@ int main() {
 @pytest.mark.parametrize(("count", "partial"), [(20_000, False), (40_000, True)])
 def test_a_long_interval_is_counted_as_far_as_the_table_reaches(count: int, partial: bool, tmp_path: Path) -> None:
     """The table holds one warp of the first kernel, but not two; of the second not even one."""
-    found = counts_of(kernel_file(LONG.replace("COUNT", str(count)), tmp_path), tmp_path)
-    (load,) = (one for one in found.lines if one.line == 4)
-    assert found.partial is partial
+    counts = counts_of(kernel_file(LONG.replace("COUNT", str(count)), tmp_path), tmp_path)
+    (load,) = (line for line in counts.lines if line.line == 4)
+    assert counts.partial is partial
     assert load.requests == 8 * 20_000 if not partial else 8 * 30_000 < load.requests < 8 * 40_000
     assert (load.transactions, load.active_lanes) == (4 * load.requests, 32 * load.requests)

@@ -95,10 +95,10 @@ def straying(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("number", "where"), list(enumerate(FAULTS)), ids=list(FAULTS))
 def test_an_access_out_of_range_dies_of_sigsegv_and_says_where(number: int, where: str, straying: Path) -> None:
     """The signal is not hidden, and one line names kernel, block and thread."""
-    _, what, thread = FAULTS[where]
+    _, fault, thread = FAULTS[where]
     outcome = run(straying, number)
     assert outcome.returncode == -signal.SIGSEGV
-    assert outcome.stderr == f"emulated device: {what} in kernel stray{number}, block (0,0,0) {thread}\n"
+    assert outcome.stderr == f"emulated device: {fault} in kernel stray{number}, block (0,0,0) {thread}\n"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def pattern(i: int, word: int, kind: str) -> int:
 
 
 def operands(i: int, kind: str) -> list[float]:
-    values = [number(pattern(i if which == 0 else i // 4 + which, hashed(3 * i + which), kind), kind) for which in range(3)]
+    values = [number(pattern(i if place == 0 else i // 4 + place, hashed(3 * i + place), kind), kind) for place in range(3)]
     if i % 8 == 5:
         values[2] = -number(result_bits("mul", values, kind, "rn"), kind)
     return values

@@ -62,12 +62,12 @@ def test_a_bug_is_found_at_its_line(source: Path, tmp_path: Path) -> None:
     """The kind, how severe it is, and both lines of a race."""
     words, lines = expectation(source.read_text().splitlines())
     ends = -signal.SIGSEGV if source.stem == "misaligned" else 0  # as the device, the host stops at it
-    found = look(source, tmp_path, ends=ends)
+    findings = look(source, tmp_path, ends=ends)
     if words == ["nothing"]:
-        assert found == []
+        assert findings == []
         return
-    check(found, words, lines)
-    assert all(one.path in (source.name, "") for one in found)
+    check(findings, words, lines)
+    assert all(finding.path in (source.name, "") for finding in findings)
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_without_the_bug_nothing_is_found(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", [path for path in CONFORMANCE if path.stem not in LEFT_OUT], ids=lambda path: path.stem)
 def test_programs_that_are_right_have_no_errors(source: Path, tmp_path: Path) -> None:
     """Warnings and remarks there may be: some programs do on purpose what only works on this device."""
-    assert [one for one in look(source, tmp_path) if one.severity is SanitizerSeverity.ERROR] == []
+    assert [finding for finding in look(source, tmp_path) if finding.severity is SanitizerSeverity.ERROR] == []
 
 
 def test_a_barrier_that_some_threads_skip_is_named(tmp_path: Path) -> None:
@@ -106,18 +106,18 @@ def test_a_barrier_that_some_threads_skip_is_named(tmp_path: Path) -> None:
     source = HERE / "programs" / "divergent_sync.cu"
     lines = source.read_text().splitlines()
     barrier = next(number for number, line in enumerate(lines, start=1) if "__syncthreads" in line)
-    found = look(source, tmp_path)
-    assert (found[0].kind, found[0].severity) == (SanitizerKind.UNINITIALISED_READ, SanitizerSeverity.ERROR)
-    divergent = next(one for one in found if one.kind is SanitizerKind.DIVERGENT_BARRIER)
+    findings = look(source, tmp_path)
+    assert (findings[0].kind, findings[0].severity) == (SanitizerKind.UNINITIALISED_READ, SanitizerSeverity.ERROR)
+    divergent = next(finding for finding in findings if finding.kind is SanitizerKind.DIVERGENT_BARRIER)
     assert (divergent.severity, divergent.line) == (SanitizerSeverity.WARNING, barrier)
     assert re.match(rf"Threads 0, 16..17, .* wait at line {barrier}; threads 1..15, .* left the kernel", divergent.message)
 
 
 def test_barriers_of_another_number_per_warp_are_a_warning(tmp_path: Path) -> None:
     """The device goes on, and prints what the program expects."""
-    found = look(HERE / "divergent_barriers.cu", tmp_path)
-    assert [(one.kind, one.severity, one.line) for one in found] == [(SanitizerKind.DIVERGENT_BARRIER, SanitizerSeverity.WARNING, 5)]
-    assert "Threads 32..127 wait at line 5; threads 0..31 left the kernel" in found[0].message
+    (finding,) = look(HERE / "divergent_barriers.cu", tmp_path)
+    assert (finding.kind, finding.severity, finding.line) == (SanitizerKind.DIVERGENT_BARRIER, SanitizerSeverity.WARNING, 5)
+    assert "Threads 32..127 wait at line 5; threads 0..31 left the kernel" in finding.message
 
 
 @pytest.mark.slow
@@ -126,8 +126,8 @@ def test_without_marks_a_local_variable_is_not_looked_at(tmp_path: Path) -> None
     source, marked, unmarked = HERE / "sanitizer" / "local_scalar.cu", tmp_path / "marked", tmp_path / "unmarked"
     marked.mkdir()
     unmarked.mkdir()
-    (found,) = look(source, marked)
-    assert found.message == "Line 9 reads the local variable 'total', which this thread has not written"
+    (finding,) = look(source, marked)
+    assert finding.message == "Line 9 reads the local variable 'total', which this thread has not written"
     assert look(source, unmarked, gcc.WITHOUT_ADDITIONS) == []
 
 
@@ -136,7 +136,7 @@ def test_a_load_that_is_moved_out_of_a_loop_would_be_a_false_alarm(tmp_path: Pat
     """What `-fno-tree-loop-im` is for: g++ else loads before the loop what the loop never reads."""
     source = HERE / "sanitizer" / "local_silent.cu"
     assert look(source, tmp_path) == []
-    assert {one.kind for one in look(source, tmp_path, "-ftree-loop-im")} == {SanitizerKind.UNINITIALISED_READ}
+    assert {finding.kind for finding in look(source, tmp_path, "-ftree-loop-im")} == {SanitizerKind.UNINITIALISED_READ}
 
 
 ARENA = """
@@ -162,15 +162,15 @@ int main() {
 
 def test_memory_that_the_host_names_has_bounds_and_rights(tmp_path: Path) -> None:
     """Between two tensors of one arena nothing may be read; inputs are not written, and outputs hold nothing at first."""
-    found = look(kernel_file(ARENA, tmp_path), tmp_path)
-    assert [(one.kind, one.line, one.memory) for one in found] == [
+    findings = look(kernel_file(ARENA, tmp_path), tmp_path)
+    assert [(finding.kind, finding.line, finding.memory) for finding in findings] == [
         (SanitizerKind.OUT_OF_BOUNDS, 5, "in (global)"),
         (SanitizerKind.OUT_OF_BOUNDS, 8, "in (global)"),
         (SanitizerKind.UNINITIALISED_READ, 8, "out (global)"),
     ]
-    assert found[0].message == "Line 5 reads 4 bytes out of bounds, 0 bytes behind the end of 'in' (global memory)"
-    assert found[0].count == 3
-    assert found[1].message == "Line 8 writes to 'in' (global memory), which is an input and must not be changed"
+    assert findings[0].message == "Line 5 reads 4 bytes out of bounds, 0 bytes behind the end of 'in' (global memory)"
+    assert findings[0].count == 3
+    assert findings[1].message == "Line 8 writes to 'in' (global memory), which is an input and must not be changed"
 
 
 CRASH = """
@@ -190,8 +190,8 @@ int main() {
 
 def test_a_crash_loses_nothing(tmp_path: Path) -> None:
     """The access that the process dies of is found too, with its line."""
-    found = look(kernel_file(CRASH, tmp_path), tmp_path, ends=-signal.SIGSEGV)
-    stray, race = found
+    findings = look(kernel_file(CRASH, tmp_path), tmp_path, ends=-signal.SIGSEGV)
+    stray, race = findings
     assert (stray.kind, stray.line, stray.thread) == (SanitizerKind.OUT_OF_BOUNDS, 4, (3, 0, 0))
     assert "4194300 bytes behind the end of an allocation of 4 bytes" in stray.message
     assert (race.kind, race.line) == (SanitizerKind.RACE, 2)
@@ -233,17 +233,17 @@ def put_right(tmp_path_factory: pytest.TempPathFactory) -> Look:
 def test_a_race_is_found_at_both_its_lines(racing: Look, number: int) -> None:
     """And nothing of another kind but the memory that was read too early."""
     marked = {at for at, line in enumerate(RACES.read_text().splitlines(), start=1) if line.endswith(f"// race {number}")}
-    found = [one for one in racing(number) if one.severity is not SanitizerSeverity.INFO]
-    races = [one for one in found if one.kind is SanitizerKind.RACE]
-    severities = {one.severity for one in races}  # lanes of one warp that race are a warning
+    findings = [finding for finding in racing(number) if finding.severity is not SanitizerSeverity.INFO]
+    races = [finding for finding in findings if finding.kind is SanitizerKind.RACE]
+    severities = {race.severity for race in races}  # lanes of one warp that race are a warning
     assert severities == {SanitizerSeverity.WARNING} if number in MILD else SanitizerSeverity.ERROR in severities
     assert marked
-    assert {line for one in races for line in (one.line, one.other_line)} == marked
-    assert {one.kind for one in found} <= {SanitizerKind.RACE, SanitizerKind.UNINITIALISED_READ}
+    assert {line for race in races for line in (race.line, race.other_line)} == marked
+    assert {finding.kind for finding in findings} <= {SanitizerKind.RACE, SanitizerKind.UNINITIALISED_READ}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_without_the_race_nothing_is_found(put_right: Look, number: int) -> None:
     """The same kernel with a barrier, an atomic operation or another place."""
-    assert [one for one in put_right(number) if one.severity is not SanitizerSeverity.INFO] == []
+    assert [finding for finding in put_right(number) if finding.severity is not SanitizerSeverity.INFO] == []

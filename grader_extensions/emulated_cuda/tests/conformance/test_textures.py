@@ -64,14 +64,14 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("number", "case"), list(enumerate(FAULTS)), ids=list(FAULTS))
 def test_a_wrong_texture_object_ends_the_launch_with_a_line(number: int, case: str, faulty: Path) -> None:
     """A handle that was forged or destroyed is none; memory that is gone is a fault. An index outside the resource gives 0."""
-    code, what = FAULTS[case]
+    code, fault = FAULTS[case]
     kernel = code.partition("<<<")[0].split()[-1]
     outcome = run(faulty, number)
-    if not what:
+    if not fault:
         assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "3 0 0 0 0 0 ", "")
         return
-    assert outcome.stderr == f"emulated device: {what} in kernel {kernel}, block (0,0,0)\n"
-    assert outcome.returncode == (-signal.SIGSEGV if what == "illegal address" else -signal.SIGABRT)
+    assert outcome.stderr == f"emulated device: {fault} in kernel {kernel}, block (0,0,0)\n"
+    assert outcome.returncode == (-signal.SIGSEGV if fault == "illegal address" else -signal.SIGABRT)
 
 
 def test_wrong_descriptors_are_errors(build: Build) -> None:

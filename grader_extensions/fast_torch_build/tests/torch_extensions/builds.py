@@ -59,13 +59,13 @@ def build_files(
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin"
     environment = {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{toolkit}"}
     command = [sys.executable, *program, str(source), str(out)]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S
     )
     note = wire.decode((out / "note.json").read_bytes()) if (out / "note.json").exists() else None
     assert note is None or isinstance(note, wire.BuildNote)
     artifact = out / "artifact"
-    return Built(log=done.stdout + done.stderr, artifact=artifact if artifact.exists() else None, note=note)
+    return Built(log=process.stdout + process.stderr, artifact=artifact if artifact.exists() else None, note=note)
 
 
 def build_together(extensions: Sequence[Extension], folder: Path) -> Path:
@@ -76,8 +76,8 @@ def build_together(extensions: Sequence[Extension], folder: Path) -> Path:
     flags = [*emulation.compile_flags("20"), *host_compiler.include_flags(headers, device=emulation.include_dirs()), f"-I{folder}"]
     libraries = torch_extension.libraries("emulated")
     command = ["g++", *flags, "-w", "-shared", "all.cpp", "-o", "all.so", "-x", "none", *libraries]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S)
-    assert done.returncode == 0, done.stderr[:4000]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S)
+    assert process.returncode == 0, process.stderr[:4000]
     return folder / "all.so"
 
 

@@ -60,8 +60,8 @@ def _import(artifact: str, name: str) -> Any:
 
 def _outcome(module: Any, call: Call, seed: int, device: str) -> dict[str, Any]:
     torch.manual_seed(seed)
-    arguments = [_made(argument, device) for argument in call.arguments]
-    keywords = {name: _made(argument, device) for name, argument in call.keywords.items()}
+    arguments = [_value(argument, device) for argument in call.arguments]
+    keywords = {name: _value(argument, device) for name, argument in call.keywords.items()}
     outcome: dict[str, Any]
     try:
         outcome = {"returned": _plain(getattr(module, call.function)(*arguments, **keywords))}
@@ -70,12 +70,12 @@ def _outcome(module: Any, call: Call, seed: int, device: str) -> dict[str, Any]:
     return {**outcome, "arguments": _plain([*arguments, *keywords.values()])}
 
 
-def _made(argument: Argument, device: str) -> Any:
+def _value(argument: Argument, device: str) -> Any:
     match argument:
         case Drawn():
             return _tensor(argument).to(device)
         case list():
-            return [_made(element, device) for element in argument]
+            return [_value(element, device) for element in argument]
         case _:
             return argument
 

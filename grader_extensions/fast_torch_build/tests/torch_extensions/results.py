@@ -44,10 +44,10 @@ class Results:
 
     def wrong_calls(self, name: str) -> list[str]:
         """The calls that do not end as the source says. A corpus that raises by mistake would agree about the mistake."""
-        found = self.outcomes.get(name, {})
-        if "outcomes" not in found:
-            return [f"{name}: {found}"]
-        ends = [(call, found["outcomes"][call.text]) for call in self.extensions[name].calls]
+        outcome = self.outcomes.get(name, {})
+        if "outcomes" not in outcome:
+            return [f"{name}: {outcome}"]
+        ends = [(call, outcome["outcomes"][call.text]) for call in self.extensions[name].calls]
         return [f"{name}: {call.text}: {end.get('message')}" for call, end in ends if ("raised" in end) != call.raises]
 
     def difference(self, name: str) -> str:
@@ -66,8 +66,8 @@ def results_of(names: Sequence[str], place: Path) -> Results:
         together = pool.submit(build_together, light, place / "full") if light else None  # the longest first
         waiting = {name: pool.submit(build, extension, place / name) for name, extension in extensions.items()}
         built = {name: future.result() for name, future in waiting.items()}
-        full = [(one.name, together.result(), module_of(one)) for one in light] if together else []
-    ours = [(name, one.artifact, "kernel") for name, one in built.items() if one.artifact is not None]
+        full = [(extension.name, together.result(), module_of(extension)) for extension in light] if together else []
+    ours = [(name, entry.artifact, "kernel") for name, entry in built.items() if entry.artifact is not None]
     return Results(extensions=extensions, built=built, outcomes=called(ours, place / "ours"), full=called(full, place / "theirs"))
 
 
