@@ -22,8 +22,8 @@ from sandbox.languages import python
 from sandbox.protocol.gate import Call, Operation, Slot
 import torch
 class Arena:
-    def __init__(self): self.made = {{0: torch.tensor([1., 2., 3.]), 12: torch.tensor([10., 20., 30.]), 24: torch.full((3,), float("nan"))}}
-    def tensor(self, offset, dtype, shape, strides=()): return self.made[offset].view(shape)
+    def __init__(self): self.data = {{0: torch.tensor([1., 2., 3.]), 12: torch.tensor([10., 20., 30.]), 24: torch.full((3,), float("nan"))}}
+    def tensor(self, offset, dtype, shape, strides=()): return self.data[offset].view(shape)
 def load(artifact, state, given):
     one = lambda name: wire.TensorSpec(name=name, dtype="float32", shape=(3,))
     tensors, shapes = dict(inputs=(one("a"), one("b")), outputs=(one("c"),)), given.pop("shapes", [[3]] * 3)
@@ -40,7 +40,7 @@ def load(artifact, state, given):
         bound.launch()
         result = bound.launch()
         if bound.finish: bound.finish(result)
-        return arena.made[24].tolist()
+        return arena.data[24].tolist()
     except LaunchRefused as refused:
         return [refused.status.name, refused.message]
     except Exception as error:

@@ -95,14 +95,14 @@ class Cage:
         self.uids = {slot_uid(slot, purpose) for purpose in Purpose} if os.geteuid() == 0 else set()
         self.before = set(traces(place.name, self.uids))
         self.marker = f"marker-{place.name}"
-        self.made = []
+        self.isolations = []
         self.orderly = False
         self.attacker = (str(place / "fork_attack.py"), "/grader/lib/fork_attack.py")
         Path(self.attacker[0]).write_text(ATTACKER)
 
     def isolation(self, **protections):
         isolation = CAGES[self.name](self.settings, Protections(**protections))
-        self.made.append(isolation)
+        self.isolations.append(isolation)
         return isolation
 
     def code(self, attack):
@@ -181,7 +181,7 @@ class Cage:
         """The last job on the slot ended right and in time, or one more does; then nothing is left of it, nor of those before it."""
         if not self.orderly:
             assert await self.says("print(6 * 7)") == ["42"]
-        for isolation in self.made:
+        for isolation in self.isolations:
             await isolation.close()
         until = time.monotonic() + GONE_S
         while (traces_left := set(traces(self.place.name, self.uids)) - self.before) and time.monotonic() < until:

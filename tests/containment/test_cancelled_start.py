@@ -18,14 +18,14 @@ class EngineProxy:
     """Passes requests on to the engine, but holds the first of one kind until it is released. removes: whether it passes on removals."""
 
     def __init__(self, request, *, removes=True):
-        self._held, self._removes = request, removes
+        self._held_request, self._removes = request, removes
         self.requests, self.reached, self.released = [], asyncio.Event(), asyncio.Event()
 
     async def serve(self, reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")
         method, path, _ = head.split(b"\r\n")[0].decode().split()
         self.requests.append(f"{method} {path.partition('?')[0].rpartition('/')[2]}")
-        if self.requests[-1] == self._held:
+        if self.requests[-1] == self._held_request:
             self.reached.set()
             await self.released.wait()
         if method == "DELETE" and not self._removes:
@@ -58,7 +58,7 @@ async def cancelled_start(cage, request, **options):
 
     async with await asyncio.start_unix_server(proxy.serve, path):
         isolation = DockerIsolation(replace(cage.settings, docker_host=f"unix://{path}"))
-        cage.made.append(isolation)
+        cage.isolations.append(isolation)
         task = asyncio.create_task(hold())
         waits = [asyncio.create_task(event.wait()) for event in (proxy.reached, lives)]
         await asyncio.wait([task, *waits], return_when=asyncio.FIRST_COMPLETED)

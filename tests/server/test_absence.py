@@ -33,12 +33,12 @@ class Restarting(grader_service_pb2_grpc.GraderServiceServicer):
     """Fails in calls of one kind the given number of times, each time in the given way; then it answers."""
 
     def __init__(self, *, submit=0, watch=0, get=0, error=None):
-        self.left = {"submit": submit, "watch": watch, "get": get}
+        self.failure_counts = {"submit": submit, "watch": watch, "get": get}
         self.error, self.request_ids = error, []
 
     async def fail(self, kind, context):
-        if self.left[kind]:
-            self.left[kind] -= 1
+        if self.failure_counts[kind]:
+            self.failure_counts[kind] -= 1
             if self.error is None:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
             await context.abort_with_status(rpc_status.to_status(to_status(self.error, "x")))

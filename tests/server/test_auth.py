@@ -204,7 +204,7 @@ class CountedKeys:
     """Keys in memory, that count how often they are read."""
 
     def __init__(self, *stored):
-        self.known, self.read_count = list(stored), 0
+        self.stored, self.read_count = list(stored), 0
 
     def now(self):
         return datetime.now(UTC)
@@ -212,7 +212,7 @@ class CountedKeys:
     async def all(self):
         self.read_count += 1
         await asyncio.sleep(0)
-        return list(self.known)
+        return list(self.stored)
 
 
 def stored_key(scopes=EVERY):

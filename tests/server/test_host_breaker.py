@@ -29,7 +29,7 @@ class Host:
     """
 
     def __init__(self):
-        self.boxes = self.own = ""
+        self.boxes = self.kernel_fault = ""
         self.error, self.poison = None, JudgeBroken("the judge ended with -11")
         self.own_graded = self.attempt_count = 0
         self.pauses, self.ticks, self.idle = [], asyncio.Queue(), asyncio.Event()
@@ -42,7 +42,7 @@ class Host:
 
     async def grade_own(self):
         self.own_graded += 1
-        return self.own
+        return self.kernel_fault
 
     async def grade(self, lease):
         self.attempt_count += 1
@@ -145,12 +145,12 @@ async def test_a_host_that_starts_boxes_and_grades_nothing_charges_nobody(ledger
     """The queue stops after two submissions. The first kernel of its own that is graded ends it."""
     host = Host()
     async with dispatching(ledger, host) as breaker:
-        host.error, host.own = error, "not graded"
+        host.error, host.kernel_fault = error, "not graded"
         waiting = await submit(ledger, 8)
         await until_open(breaker, ledger, waiting)
         assert "out of" in breaker.fault or breaker.fault == "not graded"
         assert host.attempt_count <= 3 and await states(ledger, waiting) == {SubmissionState.QUEUED}
-        host.error, host.own = None, ""
+        host.error, host.kernel_fault = None, ""
         host.ticks.put_nowait(None)
         assert await until_ended(ledger, waiting) == {SubmissionState.SUCCEEDED}
 
@@ -204,14 +204,14 @@ async def test_a_host_takes_nothing_before_it_has_graded_a_kernel_of_its_own(led
     """What waits is then graded. The control: without being asked for such a proof, it is well from
     the start."""
     host = Host()
-    host.own = "SANDBOX_BROKEN: the builder failed: No module named 'tree_sitter'"
+    host.kernel_fault = "SANDBOX_BROKEN: the builder failed: No module named 'tree_sitter'"
     async with HostBreaker(host.grade, host.check, None, pause=host.pause) as breaker:
         assert breaker.fault == await breaker.proved() == ""
     assert host.breaker().fault == UNPROVEN
     async with dispatching(ledger, host) as breaker:
         waiting = await submit(ledger, 2)
-        assert breaker.fault == host.own and host.attempt_count == 0
-        host.own = ""
+        assert breaker.fault == host.kernel_fault and host.attempt_count == 0
+        host.kernel_fault = ""
         host.ticks.put_nowait(None)
         assert await until_ended(ledger, waiting) == {SubmissionState.SUCCEEDED}
 
@@ -243,7 +243,7 @@ async def test_a_secret_in_an_error_is_not_in_what_readiness_says(ledger):
     """Of a competition's problem, an error may quote a size."""
     host = Host()
     async with dispatching(ledger, host) as breaker:
-        host.error, host.own = SandboxBroken("no room for 1234567 elements"), "not graded"
+        host.error, host.kernel_fault = SandboxBroken("no room for 1234567 elements"), "not graded"
         faults = set()
         waiting = await submit(ledger, 3)
 

@@ -123,11 +123,11 @@ class FullQueue:
     """A client of a server that has room for one at a time."""
 
     def __init__(self):
-        self.asked = []
+        self.batches = []
 
     async def batch_submit(self, submissions, *, request_ids, batch):
         assert batch
-        self.asked.append(list(request_ids))
+        self.batches.append(list(request_ids))
         first = submission_pb2.Submission(name=f"submissions/{request_ids[0]}")
         return [first, *(QueueFull(1, retry_s=0.0) for _ in submissions[1:])]
 
@@ -137,8 +137,8 @@ async def test_those_for_which_there_was_no_room_are_sent_again():
     client = FullQueue()
     submissions = {(tile, 1): submission_pb2.Submission() for tile in (2, 4, 8)}
     of_name = await example.Search(client, "")._submit(submissions)
-    ids = client.asked[0]
-    assert client.asked == [ids, ids[1:], ids[2:]]
+    ids = client.batches[0]
+    assert client.batches == [ids, ids[1:], ids[2:]]
     assert of_name == {f"submissions/{submission_id}": variant for submission_id, variant in zip(ids, submissions, strict=True)}
 
 

@@ -131,10 +131,10 @@ class BreakingUpdates(grader_service_pb2_grpc.GraderServiceServicer):
     """Breaks each stream after two updates, of which the first is the last of the stream before."""
 
     def __init__(self):
-        self.seen = []
+        self.seen_revisions = []
 
     async def WatchSubmissions(self, request, context):
-        self.seen.append(dict(request.seen_revisions))
+        self.seen_revisions.append(dict(request.seen_revisions))
         number = len(request.seen_revisions)
         for index in (max(number, 1), number + 1):
             yield api.SubmissionUpdate(submission=submission_pb2.Submission(name=f"submissions/{index}"), revision=1)
@@ -148,7 +148,7 @@ async def test_a_client_takes_a_broken_stream_up_again(served):
     async with GraderClient(await served(breaking)) as client:
         names = [update.submission.name async for update in client.watch_many(tag="run")]
     assert names == [f"submissions/{number}" for number in range(1, 5)]
-    assert breaking.seen == [{f"submissions/{index}": 1 for index in range(1, number)} for number in range(1, 5)]
+    assert breaking.seen_revisions == [{f"submissions/{index}": 1 for index in range(1, number)} for number in range(1, 5)]
 
 
 async def test_a_stream_goes_on_when_the_server_comes_back(serve, kernel, settings):

@@ -40,10 +40,10 @@ class Sizes(fakes.FakeGrade):
 
     def __init__(self):
         super().__init__()
-        self.seen = []
+        self.sizes = []
 
     async def __call__(self, lease):
-        self.seen.append({workload.axes["n"] for workload in lease.problem.spec.workloads if workload.workload_id.startswith("secret-")})
+        self.sizes.append({workload.axes["n"] for workload in lease.problem.spec.workloads if workload.workload_id.startswith("secret-")})
         async for fact in super().__call__(lease):
             yield fact
 
@@ -402,7 +402,7 @@ async def test_a_final_is_run_at_secret_sizes_of_its_own(serve, handed_in, compe
         await command.create_command("of the file", **best, server=client.address)
     async with serve(grade, competitions=ours) as client:
         await command.final_command("spring", 1, "emulated", apply=True, server=client.address)  # goes on, and runs nothing more
-        assert len(grade.seen) == 3
+        assert len(grade.sizes) == 3
         finals = [rejudge for rejudge in (await CompetitionCalls(client).list_rejudges()).rejudges if rejudge.fresh_sizes]
         await command.create_command("like the second", **best, sizes_of=finals[0].name, server=client.address)
         file = next(rejudge for rejudge in (await CompetitionCalls(client).list_rejudges()).rejudges if rejudge.cause == "of the file")
@@ -410,8 +410,8 @@ async def test_a_final_is_run_at_secret_sizes_of_its_own(serve, handed_in, compe
             await create(client, competition="competitions/spring", sizes_of=file.name)
         with pytest.raises(refusals.RejudgeNotFound):
             await create(client, competition="competitions/spring", sizes_of="rejudges/nope")
-    assert all(777 in sizes and len(sizes) == 2 for sizes in grade.seen)
-    drawn = [max(sizes) for sizes in grade.seen]
+    assert all(777 in sizes and len(sizes) == 2 for sizes in grade.sizes)
+    drawn = [max(sizes) for sizes in grade.sizes]
     assert len({*drawn[:3]}) == 3 and drawn[3] == drawn[1]
     assert not [size for size in drawn if str(size) in capsys.readouterr().out]
 

@@ -43,8 +43,8 @@ from sandbox.protocol import wire
 from sandbox.protocol.gate import Call, Operation, Slot
 from sandbox.runner.observe import observe
 class Arena:
-    def __init__(self): self.made = {{0: torch.tensor([1., 2., 3.]), 12: torch.tensor([10., 20., 30.]), 24: torch.zeros(3)}}
-    def tensor(self, offset, dtype, shape, strides=()): return self.made[offset]
+    def __init__(self): self.data = {{0: torch.tensor([1., 2., 3.]), 12: torch.tensor([10., 20., 30.]), 24: torch.zeros(3)}}
+    def tensor(self, offset, dtype, shape, strides=()): return self.data[offset]
 one = lambda name: wire.TensorSpec(name=name, dtype="float32", shape=(3,))
 tensors = dict(inputs=(one("a"), one("b")), outputs=(one("c"),))
 job = wire.RunnerJob(device_kind="emulated", language="torch_extension", entry=sys.argv[2], arena_bytes=64, **tensors)
@@ -53,7 +53,7 @@ try:
     loaded = torch_extension.load(os.open(sys.argv[1], os.O_RDONLY), -1, job, arena)
     bound = loaded.bind(Call(operation=Operation.CALL, inputs=(slot(0), slot(12)), outputs=(slot(24),)))
     seen = observe(lambda: bound.finish(bound.launch()), kernels=False, own_operators=loaded.own_operators)
-    print(json.dumps([arena.made[24].tolist(), sorted(loaded.own_operators), seen.splitlines()]))
+    print(json.dumps([arena.data[24].tolist(), sorted(loaded.own_operators), seen.splitlines()]))
 except LaunchRefused as refused:
     print(json.dumps([refused.status.name, refused.message]))
 """

@@ -31,7 +31,7 @@ class FakeProvider:
         self.keys = [jwk.RSAKey.generate_key(2048, {"kid": "first", "use": "sig", "alg": "RS256"})]
         self.claims, self.discovery, self.answer, self.in_authorization = {"sub": "248289761001", **EMAIL}, {}, None, {}
         self.sign, self.down, self.signed_in = self.signed, False, True
-        self.asked = []  # paths
+        self.paths = []
         self._codes = {}
 
     def signed(self, claims):
@@ -75,7 +75,7 @@ class FakeProvider:
 
     @web.middleware
     async def remember(self, request, handler):
-        self.asked.append(request.path)
+        self.paths.append(request.path)
         if self.down:
             raise web.HTTPServiceUnavailable
         return await handler(request)

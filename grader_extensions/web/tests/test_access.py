@@ -43,7 +43,7 @@ async def entered_site(place, kind, ended, *, viewer="anonymous", visibility="af
     """A site with one such submission, before or after the competition's end, and its pages as this viewer opens them."""
     async with site(place, open_server=viewer == "no keys", visibility=visibility) as here, reader(here.url()) as browser:
         user = "" if kind == "of no user" else "ann"
-        here.made = await here.enter(user, 2.0, competition_id="" if kind.endswith(("competition", "user")) else "spring")
+        here.submission_id = await here.enter(user, 2.0, competition_id="" if kind.endswith(("competition", "user")) else "spring")
         if kind.startswith("rejudge run"):
             await mark(here, "rejudge")
         here.clock.now = END if ended else START
@@ -66,7 +66,7 @@ async def status(browser, path):
 async def api_shows(here, viewer):
     """Whether GetSubmission and WatchSubmission answer this viewer; they agree."""
     service = here.servicer(viewer)
-    name, shown = f"submissions/{here.made}", []
+    name, shown = f"submissions/{here.submission_id}", []
     for ask in (lambda: service.GetSubmission(api.GetSubmissionRequest(name=name), None), lambda: watched(service, name)):
         try:
             await ask()
@@ -94,12 +94,12 @@ async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, kind, en
     """The same table, for those who have signed in and those who have not: report, sources and stream, and boards link to what is there.
     Else it is the page of an id that does not exist."""
     async with entered_site(tmp_path, kind, ended, viewer=viewer) as here:
-        pages = [await here.browser.get(f"/submissions/{here.made}{path}") for path in ("", "/sources", "/events")]
+        pages = [await here.browser.get(f"/submissions/{here.submission_id}{path}") for path in ("", "/sources", "/events")]
         assert [answer.status for answer, _ in pages] == [200 if viewer in seen_by else 404] * 3
         _, absent = await here.browser.get("/submissions/0000000000000000")
         assert viewer in seen_by or {text for _, text in pages} == {absent}
         _, board = await here.browser.get("/competitions/spring?problem=sum")
-        assert (here.made in board) is (kind == "submission" and viewer in seen_by)
+        assert (here.submission_id in board) is (kind == "submission" and viewer in seen_by)
 
 
 @pytest.mark.parametrize("viewer", VIEWERS)
@@ -107,15 +107,15 @@ async def test_what_a_private_competition_has_stays_its_owners(tmp_path, viewer)
     """After the end too."""
     async with entered_site(tmp_path, "submission", True, viewer=viewer, visibility="private") as here:
         assert {name for name, caller in VIEWERS.items() if await api_shows(here, caller)} == OWN
-        assert await here.get(f"/submissions/{here.made}") == (200 if viewer in OWN else 404)
+        assert await here.get(f"/submissions/{here.submission_id}") == (200 if viewer in OWN else 404)
 
 
 async def test_a_run_is_hidden_for_being_a_run(tmp_path):
     """The control: the same row without the rejudge's id is shown to everybody, by the pages and by the API."""
     async with entered_site(tmp_path, "rejudge run", True) as here:
-        assert (await here.get(f"/submissions/{here.made}"), await api_shows(here, ANYBODY)) == (404, False)
+        assert (await here.get(f"/submissions/{here.submission_id}"), await api_shows(here, ANYBODY)) == (404, False)
         await mark(here, None)
-        assert (await here.get(f"/submissions/{here.made}"), await api_shows(here, ANYBODY)) == (200, True)
+        assert (await here.get(f"/submissions/{here.submission_id}"), await api_shows(here, ANYBODY)) == (200, True)
 
 
 NOTE = "note4711"
@@ -128,7 +128,7 @@ async def tagged(tmp_path):
     """A submission of ann with all of them, to a competition that everybody may read by now."""
     async with site(tmp_path, open_server=True, visibility="after_end") as here:
         parent_id = await here.enter("ann", 1.0)
-        here.made = await here.enter("ann", 2.0, labels={**LABELS, "parent_id": parent_id})
+        here.submission_id = await here.enter("ann", 2.0, labels={**LABELS, "parent_id": parent_id})
         here.clock.now = END
         yield here
 
@@ -136,7 +136,7 @@ async def tagged(tmp_path):
 async def answers(here, viewer):
     """All that the API says to this viewer about the submission."""
     service = here.servicer(viewer)
-    name, competition = f"submissions/{here.made}", "competitions/spring"
+    name, competition = f"submissions/{here.submission_id}", "competitions/spring"
     events = service.WatchSubmission(api.WatchSubmissionRequest(name=name), None)
     return [
         await service.GetSubmission(api.GetSubmissionRequest(name=name, view="REPORT_VIEW_FULL"), None),
@@ -171,14 +171,14 @@ async def test_others_do_not_learn_a_tag_by_asking_for_it(tagged):
 async def test_pages_do_not_show_them(tagged):
     """Neither as text nor in the raw data, to anybody who can open a page."""
     async with aiohttp.ClientSession() as session:
-        for path in (f"/submissions/{tagged.made}", f"/submissions/{tagged.made}/sources", "/competitions/spring"):
+        for path in (f"/submissions/{tagged.submission_id}", f"/submissions/{tagged.submission_id}/sources", "/competitions/spring"):
             async with session.get(tagged.url(path)) as answer:
                 assert answer.status == 200 and "4711" not in await answer.text()
 
 
 async def test_what_is_not_asked_for_as_the_owners_does_not_have_them(tagged):
     """The message of a submission leaves them out by default, so that a new caller of it shows nothing."""
-    submission = await tagged.ledger.get(tagged.made)
+    submission = await tagged.ledger.get(tagged.submission_id)
     redactor = Redactor.for_problem(await tagged.ledger.problem(submission.problem_digest))
     assert "4711" not in conversion.to_text(conversion.to_data(messages.submission_to_proto(submission, redactor, full=True)))
     assert "4711" in conversion.to_text(conversion.to_data(messages.submission_to_proto(submission, redactor, owned=True)))

@@ -101,12 +101,12 @@ class Elements(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.found, self.text, self.tags = [], "", []
+        self.elements, self.text, self.tags = [], "", []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
+        self.elements.append((tag, dict(attributes)))
         self.tags.append(tag)
 
     def handle_data(self, data):
@@ -127,9 +127,9 @@ def test_a_report_holds_all_that_a_reader_asks_for():
         "75 % at 128 and 256 and 512 threads (registers)", "compile6", "own kernels: 98 % of device time (by the kernel's own process)",
     ):  # fmt: skip
         assert shown in words, shown
-    charts = [attributes["class"] for tag, attributes in page.found if tag == "svg"]
+    charts = [attributes["class"] for tag, attributes in page.elements if tag == "svg"]
     assert "chart samples" in charts
-    assert all(attributes.get("role") == "img" for tag, attributes in page.found if tag == "svg")
+    assert all(attributes.get("role") == "img" for tag, attributes in page.elements if tag == "svg")
     order = [
         words.index(heading) for heading in ("Workloads Workload", "Times Medians", "Build Built", "Timeline StepSeconds", "Raw data All")
     ]
@@ -141,13 +141,13 @@ def test_a_report_needs_nothing_and_runs_nothing():
     text = report_file(graded())
     page = Elements(text)
     assert not {"script", "iframe", "object", "embed", "form", "img", "link", "base"} & set(page.tags)
-    for _, attributes in page.found:
+    for _, attributes in page.elements:
         assert "style" not in attributes and not any(name.startswith("on") for name in attributes)
         for name in ("href", "src", "action", "srcset", "xlink:href"):
             assert attributes.get(name, "#").startswith(("#", "data:")), attributes
     [style] = re.findall(r"<style>(.*?)</style>", text, re.S)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    [policy] = [attributes["content"] for tag, attributes in page.found if tag == "meta" and "http-equiv" in attributes]
+    [policy] = [attributes["content"] for tag, attributes in page.elements if tag == "meta" and "http-equiv" in attributes]
     assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';") and "unsafe" not in policy and "script-src" not in policy
 
 
@@ -189,7 +189,7 @@ def test_the_raw_data_is_the_submission():
     """JSON as `show --json` has it, CSV with a row a sample; what a spreadsheet takes for a formula is quoted."""
     submission = graded("=1+1")
     page = Elements(report_file(submission))
-    links = [attributes["href"] for tag, attributes in page.found if tag == "a" and attributes.get("download")]
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a" and attributes.get("download")]
     data, table = (base64.b64decode(link.partition("base64,")[2]).decode() for link in links)
     assert json.loads(data)["report"]["environment"]["device"] == "=1+1"
     rows = list(csv.reader(io.StringIO(table)))
@@ -252,9 +252,9 @@ def test_a_finding_is_below_its_line_and_links_to_it():
     remarks = remarks_by_place(report)
     assert remarks["k.cu:2"] == ["error: no ;", "a flag: was ignored", finding] and remarks["plain.py:1"] == [finding]
     page = Elements(report_file(submission))
-    links = [attributes["href"] for tag, attributes in page.found if tag == "a" and "tabindex" not in attributes]
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a" and "tabindex" not in attributes]
     assert [link for link in links if link.startswith(("#L", "#F"))] == ["#L2", "#F2L1", "#L2"] and {"L2", "F2L1"} <= {
-        attributes.get("id") for _, attributes in page.found
+        attributes.get("id") for _, attributes in page.elements
     }
     assert page.text.index("Sources") < page.text.index(finding)
 

@@ -129,7 +129,7 @@ async def test_a_wrong_state_is_refused(open_provider_site, state):
     async with open_provider_site() as (_, ann, provider):
         provider.in_authorization = {"state": state}
         answer, text = await sign_in(ann)
-        assert refused(answer, text) and "did not begin this sign-in" in text and "/token" not in provider.asked
+        assert refused(answer, text) and "did not begin this sign-in" in text and "/token" not in provider.paths
 
 
 async def test_a_state_is_good_for_once(open_provider_site):
@@ -142,7 +142,7 @@ async def test_a_state_is_good_for_once(open_provider_site):
         for path in (first, second):
             answer, text = await ann.get(path, **BACK, Cookie=cookie)
             assert refused(answer, text) and "can be used once" in text
-        assert provider.asked.count("/token") == 1
+        assert provider.paths.count("/token") == 1
 
 
 async def test_a_code_is_good_for_once(open_provider_site):
@@ -290,8 +290,8 @@ async def test_a_provider_that_is_down_or_wrong_gives_one_sentence(open_provider
         assert refused(answer, text, 503) and "Example does not answer as it should. Try again in a few minutes" in text
         assert [event["log_level"] for event in logged if event["event"] == "provider_sign_in_refused"] == ["warning"]
         assert (await ann.sign_in(await key_of(here.ledger)))[0].status == 303
-        provider.down, provider.discovery, request_count = False, {}, len(provider.asked)
-        assert (await ann.get(BEGIN, **SAME_SITE))[0].status == 503 and len(provider.asked) == request_count
+        provider.down, provider.discovery, request_count = False, {}, len(provider.paths)
+        assert (await ann.get(BEGIN, **SAME_SITE))[0].status == 503 and len(provider.paths) == request_count
         here.clock.now += timedelta(seconds=5)
         assert (await sign_in(ann))[0].status == 200
 
@@ -330,7 +330,7 @@ async def test_a_new_key_of_the_provider_is_found(open_provider_site):
             provider.keys[1:] = [key] if published else []
             answer, _text = await sign_in(ann)
             assert answer.status == (200 if later_s >= 20 else 403), later_s
-            assert provider.asked.count("/keys") == count, later_s
+            assert provider.paths.count("/keys") == count, later_s
 
 
 @pytest.mark.parametrize("header", [{"alg": "RS256", "kid": "first"}, {"alg": "RS256"}])
@@ -341,7 +341,7 @@ async def test_a_new_key_without_a_new_id_is_found(open_provider_site, header):
         provider.keys = [jwk.RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})]
         provider.sign = lambda claims: jwt.encode(header, claims, provider.keys[0])
         here.clock.now += timedelta(seconds=10)
-        assert (await sign_in(ann))[0].status == 200 and provider.asked.count("/keys") == 2
+        assert (await sign_in(ann))[0].status == 200 and provider.paths.count("/keys") == 2
 
 
 async def test_without_a_code_the_provider_is_not_asked(open_provider_site):
@@ -349,7 +349,7 @@ async def test_without_a_code_the_provider_is_not_asked(open_provider_site):
     async with open_provider_site() as (_, ann, provider):
         provider.in_authorization = {"code": None}
         answer, text = await sign_in(ann)
-        assert refused(answer, text) and "did not accept this sign-in" in text and "/token" not in provider.asked
+        assert refused(answer, text) and "did not accept this sign-in" in text and "/token" not in provider.paths
 
 
 async def test_the_secret_goes_as_the_provider_asks(open_provider_site):
@@ -364,7 +364,7 @@ async def test_sign_ins_that_are_looked_at_are_limited(open_provider_site):
     """Those by key are counted apart."""
     async with open_provider_site(sign_in_limits=PeerLimits(total=0, per_address=0)) as (_, ann, provider):
         answer, text = await ann.get(BEGIN, **SAME_SITE)
-        assert refused(answer, text, 429) and "Try again in a few seconds" in text and provider.asked == []
+        assert refused(answer, text, 429) and "Try again in a few seconds" in text and provider.paths == []
 
 
 async def test_the_policy_of_the_pages_is_as_narrow_as_before(open_provider_site):

@@ -276,14 +276,14 @@ class SlowLedger:
     """A ledger that writes when it is told to. written: the values of each row."""
 
     def __init__(self):
-        self.asked, self.told, self.written, self.database = asyncio.Event(), asyncio.Event(), [], self
+        self.write_begun, self.released, self.written, self.database = asyncio.Event(), asyncio.Event(), [], self
 
     def now(self):
         return NOW
 
     async def write(self, work):
-        self.asked.set()
-        await self.told.wait()
+        self.write_begun.set()
+        await self.released.wait()
         work(SimpleNamespace(execute=lambda statement: self.written.append(statement.compile().params)))
 
 
@@ -295,10 +295,10 @@ async def test_a_reload_whose_caller_goes_away_is_recorded_and_done(place):
     file.write_text(toml("one").replace('"T"', '"Another title"'))
     organising = OrganisingCalls(SimpleNamespace(ledger=ledger), competitions)
     reloading = asyncio.create_task(organising.ReloadCompetitions(None))
-    await ledger.asked.wait()
+    await ledger.write_begun.wait()
     reloading.cancel()
     await asyncio.sleep(0)
-    ledger.told.set()
+    ledger.released.set()
     await asyncio.wait([reloading])
     assert reloading.cancelled() and [competition.title for competition in competitions.all()] == ["Another title"]
     assert [(row["competition_id"], row["reason"]) for row in ledger.written] == [("one", "changed; title: T -> Another title")]

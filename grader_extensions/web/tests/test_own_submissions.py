@@ -85,7 +85,7 @@ async def test_ones_own_files_are_handed_out(open_signed_site):
             await browser.sign_in(await key_of(here.ledger, name))
         submission_id = await here.enter("ann", 2.0)
         answers = [(await browser.get(f"/submissions/{submission_id}/artifacts/trace.json"))[0] for browser in (ann, bob)]
-        assert [answer.status for answer in answers] == [200, 404] and files.asked == ["ann", "bob"]
+        assert [answer.status for answer in answers] == [200, 404] and files.users == ["ann", "bob"]
         assert "attachment" in answers[0].headers["Content-Disposition"] and answers[0].headers["Cache-Control"] == "private, no-store"
 
 
@@ -93,13 +93,13 @@ class Files:
     """Files of ann's, and who asked for them."""
 
     def __init__(self):
-        self.asked = []
+        self.users = []
 
     async def list_for(self, caller, submission_id):
         return []
 
     async def read(self, caller, submission_id, name):
-        self.asked.append(caller.user)
+        self.users.append(caller.user)
         if caller.user != "ann":
             raise SubmissionNotFound(submission_id)
         return None, b"{}"  # a page needs the bytes only

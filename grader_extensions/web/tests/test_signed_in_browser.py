@@ -104,7 +104,7 @@ async def test_a_user_signs_in_and_makes_a_key(browser, tmp_path, script):
         await page.keyboard.press("Enter")
         await page.get_by_role("link", name="Signed in as ann-").wait_for()
         await page.wait_for_url(here.url("/submissions?problem=sum"))
-        assert "/authorization" in provider.asked
+        assert "/authorization" in provider.paths
         await page.goto(here.url("/account"))
         await page.get_by_role("button", name="Make an API key").click()
         key = await page.locator("pre").first.inner_text()
