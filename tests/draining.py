@@ -1,4 +1,4 @@
-"""What a generator says, and what it returns."""
+"""Values that a generator yields, and the value that it returns."""
 
 from __future__ import annotations
 

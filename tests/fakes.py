@@ -249,7 +249,7 @@ class FakeGrade:
         yield wire.Finished(job_id="job")
 
     def _process(self, lease: Lease, order: str, index: int) -> Iterator[wire.Fact]:
-        """One process; in ranked mode also times, as many times faster than eager as the source says behind `speedup:`, and 1 % about."""
+        """Grade one process; in ranked mode with times, faster than eager by what the source says behind `speedup:`, and 1 % about."""
         workloads = lease.problem.spec.workloads
         measured = tuple(entry.workload_id for entry in workloads) if lease.ranking else ()
         yield wire.Load(outcome=wire.LoadOutcome.LOADED)
@@ -468,8 +468,8 @@ class Judges:
         return JudgeProcess(device_kind, gpu, cache_dir, command=(sys.executable, "-c", _JUDGE, str(place)), check_s=self.check_s)
 
     def order(self, lane: str, *orders: str) -> None:
-        """What the lane's judge does next, message by message: well, unwell, wrong, late, forbidden, fault (of a sweep), absent
-        (the runner), linked (waits for the runner until its box is gone), lost, die, hush, restart (where it may)."""
+        """The lane's judge's next answers, message by message: well, unwell, wrong, late, forbidden, fault (of a sweep), absent (the
+        runner), linked (waits for the runner until its box is gone), lost, die, hush, restart (where it may)."""
         (self._place(lane) / "orders").write_text("\n".join(orders))
 
     def sicken(self, lane: str) -> None:
@@ -482,7 +482,7 @@ class Judges:
         return gate
 
     def log(self, lane: str) -> list[str]:
-        """What the lane's judges went through."""
+        """The calls that the lane's judges got."""
         path = self._place(lane) / "log"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -517,7 +517,7 @@ class FakeBox:
 
 
 def say_imported(spec: BoxSpec) -> None:
-    """What a run box says that has imported everything, at once."""
+    """Answer as a run box that has imported everything, at once."""
     if spec.link_dir is not None and (spec.link_dir / READY).is_fifo():
         (spec.link_dir / READY).write_bytes(b"r")
 

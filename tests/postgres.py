@@ -146,6 +146,6 @@ def url(postgres: Postgres) -> Iterator[str]:
 
 
 def rows(url: str, statement: str) -> list[tuple[object, ...]]:
-    """What a statement finds, on a connection of its own."""
+    """Return the rows of a statement, on a connection of its own."""
     with psycopg.connect(url) as connection:
         return connection.execute(statement).fetchall()

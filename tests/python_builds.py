@@ -41,7 +41,7 @@ KERNEL_LINE = 7  # of INLINE, where BODY stands
 
 
 class Made:
-    """What a build left and said."""
+    """The files and log of a build."""
 
     def __init__(self, code: int, out: Path, log: str) -> None:
         self.code, self.log, self.out = code, log, out

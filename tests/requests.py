@@ -1,4 +1,4 @@
-"""What a client sends."""
+"""Requests as a client sends them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of builds share."""
+"""Fixtures that tests of builds share."""
 
 import itertools
 import json

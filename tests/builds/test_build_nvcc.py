@@ -24,7 +24,7 @@ NVCC = shutil.which("nvcc")
 
 
 def needs_nvcc(test):
-    """What compiles takes a second or more each: not in `make check`."""
+    """Skip the test without nvcc; compiling takes a second or more each, so it is not in `make check`."""
     return pytest.mark.slow(pytest.mark.skipif(NVCC is None, reason="nvcc is not on PATH")(test))
 
 
@@ -139,7 +139,7 @@ def test_the_log_says_what_each_kernel_uses(builder):
 @needs_nvcc
 @pytest.mark.parametrize(("name", "some"), [("double_accumulator", True), ("float_accumulator", False)])
 def test_the_report_counts_instructions_in_float64(tmp_path, name, some):
-    """What an accumulator without a type costs can be read off the build."""
+    """The cost of an accumulator without a type can be read off the build."""
     source = (Path(__file__).parents[2] / "kernels_examples" / "matmul_4092" / f"{name}.cu").read_text("utf-8")
     for directory in ("files", "place"):
         (tmp_path / directory).mkdir()
@@ -168,7 +168,7 @@ def test_from_hopper_on_all_that_the_device_has_may_be_used(device, target):
 
 @pytest.mark.parametrize("architecture", ["90", "compute_90", "sm_", "sm_90a,code=sm_80", "sm_90 -o x", "sm_90\n"])
 def test_an_architecture_that_is_none_is_our_fault(architecture):
-    """It comes from the judge, never from the submission."""
+    """The architecture comes from the judge, never from the submission."""
     with pytest.raises(ValueError, match="write it as nvcc does"):
         nvcc.target(architecture)
 
@@ -242,7 +242,7 @@ STEP = {
 
 
 def missing_from(artifact):
-    """What an artifact would look for of device code and its runtime when it is loaded."""
+    """Return the device code and runtime that an artifact would look for when it is loaded."""
     return [name for name in elf.undefined_names(artifact) if name.startswith(("cuda", "__cuda", "__fatbin", "_Z4step"))]
 
 
@@ -280,7 +280,7 @@ def test_nvcc_of_an_unknown_kind_links_device_code_too(builder, tmp_path, monkey
 
 
 def test_a_box_without_nvcc_is_our_fault(tmp_path, monkeypatch):
-    """It says what to install; the submission gets no verdict of it."""
+    """The error says what to install; the submission gets no verdict of it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     job = wire.BuildJob(language="cuda", entry="solve", device_kind="cuda", sources=())
     with pytest.raises(nvcc.NoCompiler, match="install the CUDA toolkit"):

@@ -19,7 +19,7 @@ def builder(request, built):
 
 
 def test_flags_of_a_line_count_for_all_files(builder):
-    """What does not count is a remark; without the line nothing defines the macro."""
+    """A flag that does not count is a remark; without the line nothing defines the macro."""
     line = "// grader: flags=-DVALUE=2.0f -march=native\n"
     result = builder(SOLVE, **{"other.cu": line})
     assert result.code == build.BUILT, result.log

@@ -67,7 +67,7 @@ SHAPES = {"shapes": [[3], [1, 3], [1, 3]]}
 
 @pytest.mark.parametrize("returned", ["a[:, None] + b", "(a + b.T).T"])
 def test_data_and_results_lie_as_the_template_says(builder, loaded, returned):
-    """What is sent is contiguous; the kernel sees, and may return, it permuted."""
+    """The data that is sent is contiguous; the kernel sees, and may return, it permuted."""
     text = f"def custom_kernel(data):\n    a, b = data\n    assert b.shape == (3, 1)\n    return {returned}\n"
     assert loaded(builder(text).artifact, convention="data", templates=(PERMUTED,), **SHAPES) == SUM
 
@@ -359,7 +359,7 @@ spec.loader.exec_module(module)
 
 @pytest.mark.parametrize(("text", "claims"), [("def solution(a, b, c): c.copy_(a + b)", True), ("def solution(a, b): return a + b", False)])
 def test_a_function_that_writes_to_its_outputs_is_forgiven_no_copy(builder, tmp_path, text, claims):
-    """It says so when it has been loaded; the judge then takes its time as that of raw CUDA."""
+    """The module says so when it has been loaded; the judge then takes its time as that of raw CUDA."""
     artifact = tmp_path / "artifact"
     artifact.write_bytes(builder(text).artifact)
     script = f"""

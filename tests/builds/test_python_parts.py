@@ -27,7 +27,7 @@ ADD = "add(float const*, float const*, float*, long)"
 
 
 def test_a_module_without_extensions_is_packed_as_it_is(builder):
-    """One file, under the path that it was submitted with."""
+    """The artifact is a single file, under the path that it was submitted with."""
     built = builder(PLAIN)
     assert (built.code, built.names) == (BUILT, ["sources/mine/kernel.py"]), built.log
 
@@ -109,7 +109,7 @@ def test_a_function_that_a_header_may_declare_is_the_compilers_to_say(cpp, inclu
 
 
 def test_a_module_that_binds_itself_has_no_functions_to_declare():
-    """It may call them what it likes."""
+    """The module may call them what it likes."""
     text = 'int f();\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\nm.def("g", &f);\n}'
     extension = python_extensions.Extension(name="mine", files={python_extensions.MAIN: (text,)})
     assert python_extensions.undeclared(extension) is None
@@ -205,7 +205,7 @@ def forged(text):
 
 
 def test_a_report_of_the_modules_own_is_only_a_claim(builder):
-    """Who writes another report makes an artifact of his own source, no more; one that is none is not taken."""
+    """A submitter who writes another report makes an artifact of his own source, no more; one that is none is not taken."""
     built = builder(forged("json.dumps({'code': 0, 'log': 'all is well', 'note': '{}'})"))
     assert built.code == IMPORT_FAILED or built.names == ["sources/mine/kernel.py"]
     for text in ("'['*100000", "json.dumps({'code': 5, 'log': '', 'note': ''})", "json.dumps([])", "'\\\\udcff'"):
@@ -291,7 +291,7 @@ def test_a_module_that_spoils_its_build_box_is_at_fault_itself(builder):
 
 
 def test_links_are_not_packed(builder):
-    """What a module links to in its caches stays where it is."""
+    """Targets of a module's links into its caches stay where they are."""
     text = "import os\nd = os.environ['TORCH_EXTENSIONS_DIR']\nos.symlink('/etc/passwd', d + '/x.so')\n"
     text += "os.mkfifo(d + '/y.so')\nos.symlink('/etc', d + '/z')\n"
     built = builder(text + PLAIN)

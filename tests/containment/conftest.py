@@ -86,7 +86,7 @@ async def exists(path):
 
 
 class Cage:
-    """One isolation, to be taken apart."""
+    """An isolation to be taken apart."""
 
     def __init__(self, name, place, slot):
         self.name, self.place, self.slot = name, place, slot

@@ -76,7 +76,7 @@ def marked(marker):
 
 
 def files(prefix):
-    """What lies in the directories of boxes."""
+    """List what lies in the directories of boxes."""
     for place in places(prefix):
         yield from (f"file {path}" for path in place.glob("runtime/run-*/*"))
 
@@ -87,7 +87,7 @@ def places(prefix):
 
 
 def shared(uids):
-    """What has a box's uid where every process may leave something, System V objects among them."""
+    """List what has a box's uid where every process may leave something, System V objects among them."""
     for place in SHARED_PLACES:
         for path in place.iterdir() if place.is_dir() else ():
             try:

@@ -54,7 +54,7 @@ if sibling == 0:
 
 
 async def test_34_the_first_process_gives_nothing_away(cage):
-    """It has the command's uid, but its memory is closed; the control is a process that did not close its own."""
+    """The first process has the command's uid, but its memory is closed; the control is a process that did not close its own."""
     attack = f"""{HOLES}
 attempt('fd', lambda: os.listdir('/proc/1/fd'))
 attempt('output', lambda: peek('/proc/1/fd/1', os.O_WRONLY))
@@ -94,7 +94,7 @@ async def test_35_looking_into_another_process_is_a_violation(cage, number):
 
 
 def has_capability(number):
-    """Whether this process has it; a root in a container of its own need not."""
+    """Return whether this process has it; a root in a container of its own need not."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff")]
     return bool(int(line.split()[1], 16) >> number & 1)
 

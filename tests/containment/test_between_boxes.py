@@ -1,4 +1,4 @@
-"""What one box could leave for the next: calls that tell or change which pages of a shared file are cached, each with its control."""
+"""Traces that one box could leave for the next: calls that tell or change which pages of a shared file are cached; with controls."""
 
 import asyncio
 import os
@@ -106,7 +106,7 @@ def memory_toolchain_dir():
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_a_box_compiles_and_imports_torch_from_the_copy_in_memory(cage, memory_toolchain_dir):
-    """It is complete, and nothing that all boxes see lies on disk. The control: without the copy the toolchain does."""
+    """The copy is complete, and nothing that all boxes see lies on disk. The control: without the copy the toolchain does."""
     places = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     asks = f"PLACES = {places!r}\n{COMPILES_AND_IMPORTS}"
     on_disk = await cage.says(MOUNTS)
@@ -250,5 +250,5 @@ print('own', changed('/tmp/own'))
 
 
 async def test_cgroup_counters_begin_anew(cage):
-    """What a box can see of its cgroup is its own: no path, so no counters of another box. The control: the host's own has a path."""
+    """The cgroup that a box sees is its own: no path, so no counters of another box. The control: the host's own has a path."""
     assert [line.rsplit(":", 1)[1] for line in await cage.says("print(open('/proc/self/cgroup').read().strip())")][:1] == ["/"]

@@ -159,7 +159,7 @@ def test_every_call_that_the_filter_allows_is_known_to_carry_nothing():
 
 
 async def exchange(cage, tmp_path, send, look, **options):
-    """What the receiver says of it, in a build box; the sender is in a run box, as a kernel is that has met a secret size."""
+    """Return the receiver's answer, from a build box; the sender is in a run box, as a kernel is that has met a secret size."""
     place = tmp_path / f"meeting{len(list(tmp_path.iterdir()))}"
     place.mkdir()
     place.chmod(0o777)

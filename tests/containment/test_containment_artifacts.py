@@ -1,4 +1,4 @@
-"""What a build leaves where its artifact should be (43 and 44 of README.md), each with its control.
+"""Files that a build leaves where its artifact should be (43 and 44 of README.md), each with its control.
 
 `tests/unit/test_pickup.py` has the same without a box, with what no box can make: a device, a foreign file's second name, a swap while
 it is read.
@@ -22,7 +22,7 @@ attempt('device', lambda: os.mknod('device', 0o20666, os.makedev(1, 5)))
 
 
 async def test_43_what_is_no_file_is_no_artifact_and_blocks_nobody(cage):
-    """It is the picking up that knows. The filter refuses devices only. The control: who opens the FIFO by name waits for a writer."""
+    """The pickup knows. The filter refuses devices only. The control: who opens the FIFO by name waits for a writer."""
     with box_output(cage.settings, limit_bytes=1 << 20) as out:
         lines = await cage.says(SPECIAL, out_dir=out, words=["{out}"])
         assert lines == ["fifo THROUGH None", "socket THROUGH None", "directory THROUGH None", "device DENIED EPERM"]
@@ -51,7 +51,7 @@ attempt('own', lambda: os.link('one', 'artifact'))
 
 
 async def test_44_no_foreign_file_gets_a_name_and_an_own_one_has_one(cage):
-    """What lies outside is another mount. The control: a second name of its own file is made, and by name it is read."""
+    """A file outside is on another mount. The control: a second name of its own file is made, and by name it is read."""
     with box_output(cage.settings, limit_bytes=1 << 20) as out:
         lines = await cage.says(LINKS, out_dir=out, words=["{out}"])
         assert lines == ["foreign DENIED EXDEV"] * 3 + ["own THROUGH None"]

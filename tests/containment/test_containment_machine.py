@@ -34,7 +34,7 @@ def test_a_file_is_named_and_what_is_below_a_directory_of_ours_too(tmp_path):
 
 
 def test_directories_without_end_do_not_stop_the_look(tmp_path):
-    """What is seen of them is enough to name them."""
+    """The part that is seen of them is enough to name them."""
     deep = tmp_path / "grader-x" / Path(*("d" * 1500))
     for directory in reversed([deep, *deep.parents][:1501]):
         directory.mkdir(exist_ok=True)
@@ -126,7 +126,7 @@ def test_a_container_a_volume_and_a_layer_are_named(tmp_path):
 
 @pytest.mark.docker
 async def test_a_container_and_all_that_the_engine_keeps_of_it_are_named(docker_cage):
-    """What a live box is made of; of a box that is gone, not a line."""
+    """The listing has what a live box is made of; of a box that is gone, not a line."""
     look = partial(containment.look_around, MARK)
     async with docker_cage.live("time.sleep(60)") as box:
         lines = look()

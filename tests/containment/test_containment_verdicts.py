@@ -1,4 +1,4 @@
-"""What attacks the verdict from a box (31 to 33, 41, 62 and 64 of README.md), graded on each isolation.
+"""Attacks on the verdict from a box (31 to 33, 41, 62 and 64 of README.md), graded on each isolation.
 
 `tests/exploits` has them too, with many more, but grades once what does not depend on the isolation. The control of each is a grader
 without the protection, which accepts it, or a compiler without a box.

@@ -82,7 +82,7 @@ async def cage(found_cages):
 
 
 async def say(cage, attack, *words, count=1, binds=(), **protections):
-    """What boxes say that one isolation starts one after the other, each as JSON."""
+    """Return the JSON of boxes that one isolation starts one after the other."""
     isolation = cage.isolation(extra_binds=(cage.attacker, *binds), **protections)
     answers = []
     for _ in range(count):
@@ -94,7 +94,7 @@ async def say(cage, attack, *words, count=1, binds=(), **protections):
 
 
 async def started(cage, attack, **protections):
-    """What a box says whose command is started."""
+    """Return the output of a box whose command is started."""
     cage.name = "bubblewrap"
     try:
         async with cage.isolation(extra_binds=(cage.attacker,), **protections).start(cage.spec(attack, purpose=Purpose.RUN)) as box:
@@ -128,7 +128,7 @@ async def test_a_child_has_the_arguments_of_its_own_box(cage):
 
 
 async def test_a_parent_is_confined_before_it_imports(cage):
-    """It may take other uids, and nothing else that is root's: it sees what a box sees, has no network, and may not signal others."""
+    """A parent may take other uids, and nothing else that is root's: it sees what a box sees, has no network, and may not signal others."""
     facts = """{
         "status": {line.split(":")[0]: line.split()[1:] for line in open("/proc/self/status")},
         "write": attempted(lambda: open("/usr/trace", "w")), "shadow": attempted(lambda: open("/etc/shadow")),
@@ -186,7 +186,7 @@ async def test_boxes_of_a_parent_share_the_layout_of_its_memory(cage, monkeypatc
 
 
 async def test_nothing_that_a_child_kills_is_its_parent_or_another_box(cage):
-    """It signals all that it may, as often as it likes; the next box has the same parent."""
+    """The child signals all that it may, as often as it likes; the next box has the same parent."""
     attack = """
 for pid in (-1, 0, *range(3, 400)):
     attempt("kill", lambda: os.kill(pid, 9) if pid else os.killpg(0, 0))

@@ -93,7 +93,7 @@ LIMITS = replace(probe.LIMITS, wall_s=60.0, cpu_s=60.0, file_bytes=1 << 20)
 
 
 async def output_of(isolation, slot, cache_path, **spec):
-    """Whether each attempt got through, in a real build box; None where the box has our own uid and is not kept from anything by it."""
+    """Return whether each attempt got through, in a real build box; None where the box has our own uid and is kept from nothing by it."""
     argv = ("{python}", "-I", "-S", "-c", ATTACK, cache_path)
     attack = BoxSpec(box_id=f"cache{slot}", purpose=Purpose.BUILD, argv=argv, limits=LIMITS, slot=slot, **spec)
     async with isolation.start(attack) as box:

@@ -109,7 +109,7 @@ PAIRS = [(name, language) for name, path in PROBLEMS.items() if name in formats(
 
 
 def test_every_format_and_every_language_is_here() -> None:
-    """What is added later has to be added here."""
+    """Formats and languages that are added later have to be added here."""
     assert set(PROBLEMS) >= set(formats())
     assert {language for _, language in PAIRS} == set(languages()) <= {"cuda", "torch_extension", "python", "tvm_ffi"}
 

@@ -70,7 +70,7 @@ def access_to(host):
 
 
 async def lines_of(gpu_isolation, slot, host, code, **changes):
-    """What a box with the GPU prints, once it has ended well."""
+    """Return the lines that a box with the GPU prints, once it has ended well."""
     spec = BoxSpec(
         box_id=f"g{os.getpid()}",
         purpose=Purpose.RUN,

@@ -1,4 +1,4 @@
-"""What every isolation promises, whichever it is."""
+"""Promises of every isolation."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What the ledger promises, whatever database is under it."""
+"""Promises of the ledger, whatever database is under it."""
 
 import asyncio
 from dataclasses import replace
@@ -37,7 +37,7 @@ async def states(ledger, submission_id):
 
 
 async def test_a_submission_survives_reopening(location):
-    """What was acknowledged is there for the next server."""
+    """An acknowledged submission is there for the next server."""
     async with Ledger.open(location) as first:
         submission = await submit(first)
     async with Ledger.open(location) as second:
@@ -66,7 +66,7 @@ async def test_a_lease_is_of_a_device_kind_that_was_asked_for(ledger):
 
 
 async def test_what_waits_and_runs_is_counted_by_device(ledger):
-    """What has ended is not."""
+    """Ended submissions are not counted."""
     for kind in ("", "emulated", "cuda:H200", "cuda:H200"):
         await ledger.submit(fakes.new_submission(device_kind=kind), fakes.problem())
     for kind in ("emulated", "cuda:H200"):
@@ -146,8 +146,7 @@ async def test_a_verdict_is_recorded_once(ledger):
 
 
 async def test_an_old_attempt_can_not_write_over_a_new_one(ledger, clock):
-    """A worker that slept through its lease finds its writes refused, even where it holds the new attempt too. So does another worker that
-    knows the attempt's number."""
+    """A worker that slept through its lease finds its writes refused, even with the new attempt; so does another that knows its number."""
     await submit(ledger)
     old = await lease(ledger)
     clock.pass_s(31)
@@ -305,7 +304,7 @@ EXHAUSTED = "no verdict after 3 attempts, the last ended with SANDBOX_BROKEN: no
     ],
 )
 async def test_a_failure_counts_once_in_full_or_not_at_all(ledger, count, options, reason, message):
-    """It says how often it was tried, and what happened last."""
+    """The error says how often it was tried, and what happened last."""
     submission, failure = await submit(ledger), replace(FAILURE, final=options.get("final", False))
     for _ in range(count):
         await ledger.release(await lease(ledger), failure, counted=options.get("counted", True))

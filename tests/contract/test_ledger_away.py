@@ -114,7 +114,7 @@ def test_a_password_is_never_shown(tmp_path):
 
 
 async def test_an_error_of_the_database_quotes_no_source(url):
-    """What a statement was given is not in its error, which is logged."""
+    """The values of a statement are not in its error, which is logged."""
     async with Ledger.open(url) as ledger:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER TABLE submissions RENAME COLUMN sources TO sources_was")

@@ -1,4 +1,4 @@
-"""What the ledger promises where several use it at once: two ledgers on one database, as two servers have."""
+"""Promises of the ledger where several use it at once: two ledgers on one database, as two servers have."""
 
 import asyncio
 from collections import Counter
@@ -160,7 +160,7 @@ async def test_a_reaper_leaves_alone_whose_row_is_being_written(url):
 
 
 async def test_a_verdict_and_a_reaper_never_both_win(pair):
-    """What was settled stays settled, what was taken away is graded again, and no event is lost or doubled."""
+    """A settled verdict stays settled, an expired lease is graded again, and no event is lost or doubled."""
     submission_ids = await submit(pair[0], 20)
     leases = [await pair[0].lease("w1", ttl_s=-1) for _ in submission_ids]
     verdicts = [pair[0].settle(entry, fakes.report()) for entry in leases]
@@ -185,7 +185,7 @@ async def test_a_cancellation_and_a_lease_never_miss_each_other(pair):
 
 
 async def test_a_cancellation_and_a_verdict_never_both_win(pair):
-    """Who is refused is refused because there is a verdict."""
+    """A cancellation is refused only because there is a verdict."""
     submission_ids = await submit(pair[0], 20)
     leases = [await pair[0].lease("w1", ttl_s=60) for _ in submission_ids]
     calls = [call for lease in leases for call in (pair[1].cancel(lease.submission.submission_id), pair[0].settle(lease, fakes.report()))]
@@ -203,7 +203,7 @@ async def test_facts_that_are_written_at_once_are_counted_without_gaps(pair):
 
 
 async def test_a_starting_server_takes_only_its_own_leases(pair):
-    """What another server runs goes on; only the ids of one's own workers begin so."""
+    """The other server's runs go on; only the ids of one's own workers begin so."""
     mine, _ = await submit(pair[0], 2)
     await pair[0].lease("here-1", ttl_s=60)
     lease = await pair[1].lease("there-1", ttl_s=60)

@@ -35,8 +35,7 @@ async def test_a_host_that_has_graded_a_kernel_of_its_own_takes_submissions(isol
 
 @pytest.mark.slow
 def test_a_server_whose_boxes_lack_a_package_takes_nothing_and_says_which(isolation_name, place):
-    """Its own process has the packages by PYTHONPATH, which boxes do not have: each submission
-    would fail three times."""
+    """Its own process has the packages by PYTHONPATH, which boxes do not have: each submission would fail three times."""
     if isolation_name == "process":
         pytest.skip("its boxes share the server's packages")
     root = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Who is next, whatever database is under it."""
+"""Order of the queue, whatever database is under it."""
 
 import asyncio
 from dataclasses import replace
@@ -26,7 +26,7 @@ async def lease(ledger, **options):
 
 
 async def grade(ledger, clock, seconds=10.0):
-    """One job on one lane; whose it was."""
+    """Grade a job on one lane; return whose it was."""
     leased = await lease(ledger)
     clock.pass_s(seconds)
     await ledger.settle(leased, fakes.report())
@@ -144,7 +144,7 @@ async def test_shares_that_count_no_more_are_forgotten(ledger, clock):
 
 
 async def test_nobody_starves(ledger, clock):
-    """Who has used the devices more is served too, and the more often the less the other has used them."""
+    """A user who has used the devices more is served too, and the more often the less the other has used them."""
     await submit(ledger, "heavy")
     await grade(ledger, clock, 60.0)
     await submit(ledger, "heavy", 8)
@@ -196,7 +196,7 @@ async def test_what_we_spoil_is_not_charged(ledger, clock):
 
 
 async def test_positions_foretell_the_order(ledger, clock):
-    """What is leased next, and next, is what stands first, and second: with nothing settled in between."""
+    """The order of leasing is the order of positions, with nothing settled in between."""
     await submit(ledger, "a", 6)
     await submit(ledger, "b", 2)
     await submit(ledger, "c", 2, mode=wire.Mode.TEST)

@@ -66,7 +66,7 @@ async def test_what_is_used_is_what_is_refused_by(ledger, clock):
 
 
 async def test_of_two_quotas_the_one_that_lasts_longer_is_told(ledger, clock):
-    """Who comes back in an hour must not be sent away again for the day."""
+    """A user who comes back in an hour must not be sent away again for the day."""
     for _ in range(3):
         await submit(ledger)
         clock.pass_s(1800)
@@ -91,7 +91,7 @@ async def test_a_repeated_request_is_not_charged(ledger):
 
 
 async def test_users_and_competitions_have_quotas_of_their_own(ledger):
-    """What one has spent is not another's, and a competition's not the server's, which counts what was submitted to it, too."""
+    """A user's quota is not another's, and a competition's not the server's, which counts what was submitted to it, too."""
     for _ in range(2):
         await submit(ledger)
     await refused(ledger)

@@ -22,7 +22,7 @@ async def submit(ledger, problem=None, *, allow_cached=True, **fields):
 
 
 async def graded(ledger, **fields):
-    """One that was graded to its end."""
+    """Grade a submission to its end."""
     submission = await submit(ledger, allow_cached=False, **fields)
     lease = await ledger.lease("w1", ttl_s=30)
     await ledger.append(lease, [fakes.trial()])

@@ -35,7 +35,7 @@ class Ended:
 
     @property
     def json(self) -> Any:
-        """What it printed, as JSON."""
+        """The output as JSON."""
         return json.loads(self.stdout)
 
 

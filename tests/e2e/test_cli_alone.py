@@ -103,7 +103,7 @@ def watched(pids: list[int]) -> Iterator[list[int]]:
 
 
 def all_end(descriptors: list[int]) -> bool:
-    """Whether all of them end: the last, such as the judge's own, do when those before them have."""
+    """Return whether all of them end: the last, such as the judge's own, do when those before them have."""
     return all(select.select([descriptor], [], [], GONE_S)[0] for descriptor in descriptors)
 
 

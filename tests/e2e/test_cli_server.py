@@ -118,7 +118,7 @@ def test_a_submission_that_is_waited_for_is_cancelled_by_a_signal(
 def test_a_signal_ends_the_watching_only(
     cli: Cli, address: str, environment: dict[str, str], gated: Gated, number: signal.Signals, code: int
 ) -> None:
-    """What is watched goes on to its verdict."""
+    """The watched submission goes on to its verdict."""
     words = ("submit", gated.kernel, "--problem", "patient_add", "--server", address, "--no-wait", "--json", "--mode", "test")
     name = cli(*words).json["name"]
     with started(environment, "watch", name, "--server", address) as process:

@@ -35,7 +35,7 @@ extern "C" void solve(const float* a, const float* b, float* c, long n, cudaStre
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def fleet() -> AsyncIterator[LocalFleet]:
-    """One judge for all."""
+    """A judge for all tests of this module."""
     async with local_fleet("auto", hidden=(EXAMPLES, cache_directory()), cache=artifact_cache()) as started:
         yield started
 
@@ -56,7 +56,7 @@ async def test_a_kernel_gets_the_verdict_of_its_first_line(fleet: LocalFleet, pa
 
 
 async def test_a_failure_at_the_third_workload_shows_the_first_two_as_passed(fleet: LocalFleet) -> None:
-    """What was right before is in the report, and what comes after is not run."""
+    """Workloads that were right before are in the report, and what comes after is not run."""
     workloads = [workload.workload_id for workload in native.load(EXAMPLES / "vector_add").spec.workloads]
     report, _ = await graded(fleet, "vector_add", ADD.format(before="static int calls = 0; if (++calls > 6) return;"))
     assert (report.verdict, report.reason) == (Verdict.WRONG_ANSWER, "UNWRITTEN_OUTPUT")

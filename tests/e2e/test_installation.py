@@ -55,8 +55,7 @@ def required(wheel: Path, extra: str = "") -> set[str]:
     """The packages that this wheel asks for with an extra, or without one. Its own extras are resolved."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        lines = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
-    names = set()
+        names, lines = set[str](), email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
     for requirement in map(Requirement, lines):
         marker = requirement.marker
         wanted = marker is None or (marker.evaluate({"extra": extra}) and not (extra and marker.evaluate({"extra": ""})))

@@ -36,7 +36,7 @@ PLAIN = "import torch\n\ndef solution(a, b):\n    return a + b\n"
     params=[pytest.param("process"), pytest.param("bubblewrap", marks=pytest.mark.bubblewrap)],
 )
 async def fleet(request: pytest.FixtureRequest) -> AsyncIterator[LocalFleet]:
-    """One judge for all that is graded on one isolation."""
+    """A judge for all that is graded on one isolation."""
     async with local_grading.local_fleet(request.param, hidden=(EXAMPLES, cache_directory()), cache=artifact_cache()) as started:
         yield started
 
@@ -186,7 +186,7 @@ async def test_another_behaviour_where_it_runs_gains_nothing(fleet: LocalFleet) 
 
 
 async def test_a_forged_artifact_is_refused(fleet: LocalFleet) -> None:
-    """Who leaves an artifact of his own and ends the builder is not built; who leaves it and does not is built from what he submitted."""
+    """A module that leaves an artifact and ends the builder is not built; without ending it, it is built from what was submitted."""
     forge = """
 import io, os, signal, tarfile
 made = io.BytesIO()
@@ -330,7 +330,7 @@ NAIVELY_GRADED = {**{name: text for name, (text, _) in ATTACKS.items()}, "clock"
 
 @pytest.fixture(scope="module")
 def naive() -> dict[str, dict[str, object]]:
-    """What a grader concludes that imports the module into its own process, of each of NAIVELY_GRADED."""
+    """The conclusions of a grader that imports the module into its own process, about each of NAIVELY_GRADED."""
     return json.loads((make_once("naive_grader", grade_naively) / "found.json").read_text())
 
 

@@ -69,8 +69,7 @@ async def graded(grading: Grading, mark: Path, names: tuple[str, ...] = ("n4099"
 
 
 async def test_an_honest_kernel_has_a_score_of_three_processes(closed_boxes: Grading, mark: Path) -> None:
-    """Each is loaded, verified on all workloads and timed on all, the hidden one too; and the box keeps nothing for the next: this is the
-    kernel that would be wrong if it could tell the second process from the first."""
+    """Each is loaded, verified and timed on all workloads, the hidden one too; the box keeps nothing for the next process."""
     result = await graded(closed_boxes, mark, ("n1048576", "n4099"))
     assert result.verdict == "ACCEPTED" and not mark.exists(), result.explanation
     report = result.report
@@ -87,7 +86,7 @@ async def test_an_honest_kernel_has_a_score_of_three_processes(closed_boxes: Gra
 
 
 async def test_a_kernel_that_is_right_in_the_first_process_only_is_wrong(open_boxes: Grading, mark: Path) -> None:
-    """What it remembers from one process to the next does not help it: the second is verified like the first."""
+    """Memory from one process to the next does not help it: the second is verified like the first."""
     result = await graded(open_boxes, mark)
     assert result.verdict == "WRONG_ANSWER MISMATCH", result.explanation
     assert mark.exists() and result.report.process_count == 2 and result.report.score is None

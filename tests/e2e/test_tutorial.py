@@ -38,7 +38,7 @@ class Command:
 
 
 def steps(page: str) -> list[SourceBlock | Command]:
-    """What a reader of the page does, in order."""
+    """Return what a reader of the page does, in order."""
     blocks: list[SourceBlock | Command] = []
     for prose, block, indented in STEP.findall(page):
         if block:
@@ -50,7 +50,7 @@ def steps(page: str) -> list[SourceBlock | Command]:
 
 
 def shows(shown: tuple[str, ...], printed: str) -> bool:
-    """Whether this is what was printed. `...` stands for any lines, a number for any number; nothing shown is nothing compared."""
+    """Return whether this is what was printed. `...` stands for any lines, a number for any number; nothing shown is nothing compared."""
     lines = (r"(?:.*\n)*?" if line == "..." else re.sub(r"\d+", r"\\d+", re.escape(line)) + r" *\n" for line in shown)
     return not shown or re.fullmatch("".join(lines), printed) is not None
 

@@ -26,7 +26,7 @@ PROBLEMS = [HERE / "problems", HERE.parent / "honest" / "problems"]
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def fleet() -> AsyncIterator[LocalFleet]:
-    """One judge for all."""
+    """A judge for all tests of this module."""
     async with local_fleet("auto", hidden=(HERE, cache_directory()), cache=artifact_cache()) as started:
         yield started
 

@@ -71,7 +71,7 @@ def answers() -> st.SearchStrategy[Answer]:
 
 
 def scribbles() -> st.SearchStrategy[list[tuple[int, bytes]]]:
-    """What is written, and where."""
+    """Draw bytes to write, and where."""
     fields = st.tuples(
         st.sampled_from([getattr(PAGE, name).offset for name in FIELDS]), WORDS.map(lambda number: number.to_bytes(4, "little"))
     )
@@ -118,7 +118,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> SteppedTime:
 
 
 def in_time(time: SteppedTime, deadline_ns: int) -> bool:
-    """Whether a wait ended at its deadline, but for one look and one nap."""
+    """Return whether a wait ended at its deadline, but for one look and one nap."""
     return time.now_ns <= deadline_ns + 2 * time.step_ns + int(gates.NAP_S * 1e9)
 
 
@@ -169,7 +169,7 @@ def test_what_was_written_before_is_an_answer_a_violation_or_the_deadline(
 @example(0, "echoes", [Call(operation=Operation.CALL)])
 @pytest.mark.slow
 def test_a_thread_that_scribbles_while_the_judge_works(time: SteppedTime, seed: int, aim: str, sequence: list[Call]) -> None:
-    """It writes to the page, all of it or the answer's part, while the judge opens, waits and reads; and echoes what it is told."""
+    """The thread writes to the page, all of it or the answer's part, while the judge opens, waits and reads; and echoes what it is told."""
     with opened() as (judge, page):
         stop = threading.Event()
         writer = threading.Thread(target=_scribble, args=(page, random.Random(seed), aim, stop))

@@ -136,7 +136,7 @@ def steps() -> st.SearchStrategy[list[tuple[str, Any]]]:
 
 
 def judged(acts: list[tuple[str, Any]], template_bytes: int = 0, turns: int = 2, load_s: float = LOAD_S, call_s: float = CALL_S) -> object:
-    """What the judge makes of a peer that does so."""
+    """Return the judge's conclusion about a peer that acts so."""
     ours, theirs = socket.socketpair()
     peer = Peer(theirs, threading.Event())
     thread = threading.Thread(target=peer.act, args=(acts,), daemon=True)
@@ -193,7 +193,7 @@ def test_a_runner_that_reads_nothing_does_not_hold_the_judge() -> None:
     ],
 )
 def test_a_runner_that_fails_before_it_announces_itself_is_our_fault(steps: list[tuple[str, Any]]) -> None:
-    """It ends, is silent, lies, or has another version of our code: nothing of the submission has run by then."""
+    """The runner ends, is silent, lies, or has another version of our code: nothing of the submission has run by then."""
     assert isinstance(judged(steps), NoRunner)
 
 
@@ -230,7 +230,7 @@ def test_what_arrives_at_a_runner_is_a_job_or_an_error_that_it_knows(data: bytes
 
 
 def flooded(path: str, uid: int | None, limit_s: float) -> tuple[object, int]:
-    """What the judge makes of a flood of connections, and how many there were."""
+    """Return the judge's conclusion about a flood of connections, and how many there were."""
     stop, knocks = threading.Event(), []
 
     def run() -> None:

@@ -49,7 +49,7 @@ class Served:
         self.channel = grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
 
     def call(self, method: str, data: bytes, timeout_s: float = CALL_S) -> bytes:
-        """One call with these bytes; of a stream all of it, joined."""
+        """Call with these bytes; of a stream return all of it, joined."""
         path = f"/grader.v1.GraderService/{method}"
         if method == "WatchSubmissions":
             with contextlib.suppress(DecodeError):  # one that would not end by itself

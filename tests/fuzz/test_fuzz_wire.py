@@ -89,7 +89,7 @@ def test_a_line_is_a_message_or_a_wire_error(line: bytes) -> None:
 @given(lines())
 @example(json.dumps(nested_distributions(300)).encode())
 def test_a_note_of_the_builder_never_stops_the_server(line: bytes) -> None:
-    """It comes out of a box in which a stranger's code was compiled."""
+    """The note comes out of a box in which a stranger's code was compiled."""
     note = read_note(line)
     assert len(note.fallback) < 10_000 and len(note.kernels) < 10_000
 

@@ -1,4 +1,4 @@
-"""What is fed to the grader: plain values that break things, messages of the wire and of the API, and texts that were good once."""
+"""Values to feed to the grader: plain ones that break things, messages of the wire and of the API, and texts that were good once."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def scalars() -> st.SearchStrategy[Any]:
 
 @functools.cache
 def hostile_values() -> st.SearchStrategy[Any]:
-    """What JSON can say."""
+    """Draw anything that JSON can say."""
     small = st.recursive(
         scalars(), lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts(), inner, max_size=3)), max_leaves=6
     )

@@ -1,4 +1,4 @@
-"""What recorded times of the clock come to by today's rules: a change of a rule is seen without a GPU.
+"""Replays recorded times of the clock by today's rules: a change of a rule is seen without a GPU.
 
     GRADER_CLOCK_RECORD=DIR python -m pytest tests/gpu/test_same.py
     python -m tests.gpu.clock_records DIR
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
-    """What `sandbox/judge/measure.py` wrote, in the order of its files or lines."""
+    """Yield the records that `sandbox/judge/measure.py` wrote, in the order of its files or lines."""
     if path.is_dir():
         for file in sorted(path.glob("*.json"), key=lambda name: int(name.stem.split("-")[1])):
             yield json.loads(file.read_text("utf-8"))
@@ -106,7 +106,7 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def net_of(data: dict[str, Any], allowance: LookAllowance = LookAllowance.FACTOR) -> NetTiming:
-    """One measurement by today's rules."""
+    """Return a measurement by today's rules."""
     alone = {name: data["alone"][name] for name in ("floor_ns", "run_ns")}
     work_ns = data["alone"].get("null_work_ns") or {
         str(copies): data["launch_ns"] for copies in (False, True)

@@ -41,7 +41,7 @@ GradedAhead = Mapping[str, asyncio.Task[Graded]]  # by the id of the case
 
 
 def why_no_gpu() -> str | None:
-    """What is missing here for grading on a GPU; None where nothing is."""
+    """Return what is missing here for grading on a GPU; None where nothing is."""
     if not usable_gpus():
         return "no NVIDIA GPU, or no driver and packages that can use it"
     if shutil.which("nvcc") is None and not (Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc").exists():
@@ -51,7 +51,7 @@ def why_no_gpu() -> str | None:
 
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> str:
-    """What the tests grade on: "cuda", or "emulated" to show the flow."""
+    """The device that the tests grade on: "cuda", or "emulated" to show the flow."""
     return str(request.config.getoption("gpu_device"))
 
 

@@ -35,7 +35,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One kernel and its problem at several sizes."""
+    """A kernel and its problem at several sizes."""
 
     name: str
     language: str

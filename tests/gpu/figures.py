@@ -80,7 +80,7 @@ def half_width(speedup: wire.Speedup) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameAgainstSame:
-    """What many gradings of a kernel against itself came to, at one size."""
+    """The outcome of many gradings of a kernel against itself, at one size."""
 
     count: int
     unresolved: int

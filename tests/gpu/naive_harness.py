@@ -57,8 +57,7 @@ def _load(artifact: str) -> Callable[..., Any]:
 
 
 def _chained(artifact: Path, n: int) -> dict[str, int]:
-    """Launch a raw kernel of 2 * a + b twice in one stream, the second time on what the first launch makes, and count the elements that
-    the second one found."""
+    """Launch a raw kernel of 2 * a + b twice in one stream, the second on the first's result, and count the elements that it found."""
     import torch
 
     a, b, between, after = torch.randn(4, n, device="cuda")

@@ -24,7 +24,7 @@ STEP_BYTES, STEP_COUNT = 256, 1 << 14  # a random place is so many of these step
 
 
 def plan_of(family: Family, artifact: Path, *, device: str, repetitions: int, seed: int) -> dict[str, Any]:
-    """What the process is given, as plain data."""
+    """Return the input of the process, as plain data."""
     tiny = device == "emulated"
     sizes = []
     for size in family.sizes:

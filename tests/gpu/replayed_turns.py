@@ -32,7 +32,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """One grading: the share of its runs that was taken, and what was found; None where there is no figure."""
+    """A grading: the share of its runs that was taken, and its speedup; None where there is no figure."""
 
     run_share: float
     speedup: wire.Speedup | None

@@ -41,7 +41,7 @@ class Claim:
 
     @property
     def holds(self) -> bool | None:
-        """Whether it holds; None where it was not shown."""
+        """Return whether it holds; None where it was not shown."""
         if self.failed:
             return False
         return True if 0 < self.planned == self.passed else None
@@ -58,7 +58,7 @@ class Claim:
 
 @dataclass(slots=True, kw_only=True)
 class Section:
-    """What the tests of one module found. raw: figures for programs, as JSON."""
+    """Results of the tests of one module. raw: figures for programs, as JSON."""
 
     name: str
     title: str

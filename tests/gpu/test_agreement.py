@@ -69,9 +69,8 @@ def compared(
             place = tmp_path_factory.mktemp(family.name)
             plain = await asyncio.to_thread(run_program, "tests.gpu.plain_bench", plan, place, maybe_gpu)
             graded = await _grade(grading, family, measure_s(request.config, MEASURE_S))
-            by_family[family.name] = {
-                workload.name: comparison(family.name, workload.name, plain, graded.report.measurements) for workload in family.sizes
-            }
+            measurements = graded.report.measurements
+            by_family[family.name] = {shape.name: comparison(family.name, shape.name, plain, measurements) for shape in family.sizes}
             _show(section, [kernel for sizes in by_family.values() for kernel in sizes.values()])
             assert graded.verdict == "ACCEPTED", graded.explanation
         return by_family[family.name][size]
@@ -110,7 +109,7 @@ async def test_kernels_of_all_lengths_were_compared(compared: Compare, device: s
 
 
 def comparison(family: str, size: str, plain: Mapping[str, Any], measurements: Sequence[wire.Measurement]) -> Figures:
-    """One kernel's figures, in microseconds; reported_us, certified_us: None where there are none."""
+    """Return a kernel's figures, in microseconds; reported_us, certified_us: None where there are none."""
     medians = [statistics.median(times) for times in plain["times_us"][size]]
     result: Figures = {
         "kernel": f"{family} {size}",
@@ -139,7 +138,7 @@ def comparison(family: str, size: str, plain: Mapping[str, Any], measurements: S
 
 
 def reported_agrees(row: Figures) -> bool:
-    """Whether the reported time is as near to the plain one as it must be; a time that is missing is not."""
+    """Return whether the reported time is as near to the plain one as it must be; a time that is missing is not."""
     return row["reported_us"] is not None and abs(row["reported_us"] - row["plain_us"]) <= reported_limit_us(row["plain_us"])
 
 

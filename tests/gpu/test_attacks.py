@@ -1,4 +1,4 @@
-"""What people and models do to a timer on a GPU: none of it is accepted with a wrong answer, and none gains time.
+"""Tricks of people and models on a timer, on a GPU: none of it is accepted with a wrong answer, and none gains time.
 
 Every attack is graded beside the honest kernel that it is derived from, in the same session. Gain is a certified time, or a speedup, that
 is better than the honest kernel's by more than the clock's own spread.

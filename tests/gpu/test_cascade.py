@@ -123,7 +123,7 @@ async def test_no_right_kernel_is_stopped_and_wrong_ones_take_no_gpu(
 
 
 def outcome_of(graded: Graded) -> str:
-    """What came of the stage on the emulated device."""
+    """Return the outcome of the stage on the emulated device."""
     return graded.report.screening.outcome.value if graded.report.screening else "none"
 
 

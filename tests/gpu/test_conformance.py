@@ -77,7 +77,7 @@ def suite(gpu: Gpu, tmp_path_factory: pytest.TempPathFactory, section: Section) 
 
 @pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)
 def test_the_gpu_prints_what_the_emulated_device_prints(source: Path, suite: Suite) -> None:
-    """One program, one feature, the same lines."""
+    """A program of one feature prints the same lines."""
     name = source.stem
     suite.same[name] = False
     assert name not in suite.complaints, suite.complaints[name]

@@ -26,7 +26,7 @@ def test_a_kernel_is_whole_and_fits_the_gate(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("kernel", all_in("attacks"), ids=lambda kernel: kernel.name)
 def test_an_attack_may_not_be_accepted_with_a_gain(kernel: Kernel) -> None:
-    """It names a class of the catalogue, the honest kernel that it is derived from, and no plain ACCEPTED."""
+    """The attack names a class of the catalogue, the honest kernel that it is derived from, and no plain ACCEPTED."""
     assert kernel.ids
     assert kernel.original is not None
     assert kernel.original.exists()
@@ -35,6 +35,6 @@ def test_an_attack_may_not_be_accepted_with_a_gain(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("kernel", all_in("honest"), ids=lambda kernel: kernel.name)
 def test_an_honest_kernel_is_some_attacks_twin(kernel: Kernel) -> None:
-    """It must be accepted, whatever it looks like."""
+    """An honest kernel must be accepted, whatever it looks like."""
     assert kernel.expect == ("ACCEPTED",)
     assert (HERE / "attacks" / f"{words_of(kernel.path)['twin of']}.cu").exists()

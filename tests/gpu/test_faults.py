@@ -27,8 +27,8 @@ SETTLE_S = 15.0  # for the driver to take back what a killed process had
 
 
 async def grade(grading: Grading, kernel: Kernel) -> Graded:
-    """Whether it is right; nothing is timed. Less memory than usual, so that a flood soon meets its limit, and time enough for a virtual
-    machine that gets its memory slowly: only what may end at the trial's time is held to the problem's own."""
+    """Grade whether it is right; nothing is timed. Less memory than usual, so that a flood soon meets its limit, and time enough for a
+    virtual machine that gets its memory slowly: only what may end at the trial's time is held to the problem's own."""
     example = kernel.example()
     if not any(expected.startswith(Verdict.TIME_LIMIT_EXCEEDED.value) for expected in kernel.expect):
         example = replace(example, problem=replace(example.problem, spec=replace(example.problem.spec, trial_s=PATIENT_S)))

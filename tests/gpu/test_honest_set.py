@@ -30,10 +30,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 async def grade(grading: Grading, kernel: Kernel) -> Graded:
     """Grade in the mode that the kernel's file names."""
     problem = kernel.read_problem()
-    submission = kernel.submission(problem.problem_id)
-    return await grading.grade(
-        problem, submission.sources, language=submission.language, mode=submission.mode, conditions=Conditions(measure_s=MEASURE_S)
-    )
+    draft, conditions = kernel.submission(problem.problem_id), Conditions(measure_s=MEASURE_S)
+    return await grading.grade(problem, draft.sources, language=draft.language, mode=draft.mode, conditions=conditions)
 
 
 @pytest.mark.parametrize("kernel", all_in("controls"), ids=lambda kernel: kernel.name)

@@ -202,7 +202,7 @@ async def test_attacks_on_all_lanes_at_once(host: Host, section: Section, device
 
 
 async def test_a_box_reaches_no_other_gpu(host: Host, section: Section, device: str) -> None:
-    """It finds the nodes of no other GPU, and the driver shows it one. The control: this process finds the others."""
+    """The box finds the nodes of no other GPU, and the driver shows it one. The control: this process finds the others."""
     source = f"{REACHES}\nprint(f'reached: {{reached()}}')\n\ndef solve(a, b):\n    return a + b\n"
     example = replace(host.mix[0], source=source, language="python")
     graded = await asyncio.gather(*(host.grade(example, lane, wire.Mode.TEST) for lane in host.devices))

@@ -1,5 +1,4 @@
-"""What a harness in the kernel's own process says of `stale_memory.cu`, which computes one row of a triangular matmul, and of two attacks
-on streams: the controls of `leaves_stream_switched` and `dependent_launch`."""
+"""Answers of a harness in the kernel's process about `stale_memory.cu` (a row of a triangular matmul) and two attacks on streams."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ def may_be_timed(example: Example) -> bool:
 
 def mixed(*, emulated: bool) -> list[Example]:
     """Every CUDA kernel of the examples, and where there is a GPU the faults and the honest ones of the tests too."""
-    examples = [
-        example for example in all_examples() if example.name.endswith(".cu") and example.name.split("/")[1].removesuffix(".cu") not in SLOW
-    ]
+    examples = [item for item in all_examples() if item.name.endswith(".cu") and item.name.split("/")[1].removesuffix(".cu") not in SLOW]
     kernels = () if emulated else (*files.all_in("faults"), *files.all_in("honest"))
     return [*examples, *(kernel.example() for kernel in kernels if kernel.path.stem not in SLOW)]
 
@@ -91,7 +89,7 @@ async def look(grading: Grading, maybe_gpu: Gpu | None, section: Section) -> Asy
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def before(grading: Grading, look: Look) -> tuple[float, int]:
-    """What is in use when the judge has graded one kernel of each problem that is timed."""
+    """Return what is in use when the judge has graded one kernel of each problem that is timed."""
     right = [item for item in mixed(emulated=True) if may_be_timed(item) and item.expected == ("ACCEPTED",)]
     for item in {item.problem.problem_id: item for item in reversed(right)}.values():
         await grade(grading, item, wire.Mode.BENCHMARK)

@@ -32,7 +32,7 @@ TIME_COLUMNS = (
 
 
 def source_of(name: str) -> str:
-    """One kernel of the story."""
+    """Return a kernel of the story."""
     return (ROOT / "kernels_examples" / PROBLEM / f"{name}.cu").read_text("utf-8")
 
 

@@ -40,8 +40,7 @@ async def waiting(request: pytest.FixtureRequest, gpu: Gpu, gpu_report: Report) 
 
 
 async def test_jobs_get_boxes_that_waited_and_the_lane_stays(waiting: Grading, section: Section) -> None:
-    """One submission after another, with a pause: those that find a box load in half the time, and no box is taken for a leftover. Where
-    boxes are forked it is all but the very first."""
+    """A submission that finds a waiting box loads in half the time, and no box is a leftover. Forked, it is all but the very first."""
     forked = waiting.fleet.isolation.NAME == "bubblewrap" and os.geteuid() == 0
     table = section.table("kernel", "round", "verdict", "box waited", "load, s", "total, s")
     loads: dict[bool, list[float]] = {True: [], False: []}
@@ -88,8 +87,7 @@ def _examples() -> list[Example]:
 
 
 def _runners(minor: int) -> dict[str, set[str]]:
-    """The nodes of GPUs that each runner on this host has open, by its pid; not those that have another GPU open, which another server
-    may have started. minor: of the GPU's own node."""
+    """The nodes of GPUs that each runner here has open, by its pid, but not another server's, of another GPU. minor: of our GPU's node."""
     nodes_of: dict[str, set[str]] = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

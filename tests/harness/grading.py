@@ -46,7 +46,7 @@ Sources = str | tuple[SourceFile, ...]  # the text of a single kernel file, or a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What one grading is done under; None keeps the fleet's own value.
+    """Conditions of one grading; None keeps the fleet's own value.
 
     protections: which of the box's protections are on. cached: whether the build may be taken from the cache. daemon: the name of a process
     that counts as a leftover even where another user owns it.
@@ -87,13 +87,13 @@ class Graded:
 
     @property
     def output(self) -> str:
-        """What the kernel's process printed, hidden workloads left out."""
+        """The output of the kernel's process, hidden workloads left out."""
         end = next((fact for fact in self.facts if isinstance(fact, wire.RunEnd)), None)
         return end.output if end else ""
 
     @property
     def log(self) -> str:
-        """What the compiler printed."""
+        """The output of the compiler."""
         return self.report.build.log if self.report.build else ""
 
     @property
@@ -102,12 +102,12 @@ class Graded:
         return f"{self.report.verdict.value} {self.report.reason}".strip()
 
     def is_one_of(self, expected: tuple[str, ...]) -> bool:
-        """Whether the verdict is among these; one without a reason stands for every reason."""
+        """Return whether the verdict is among these; one without a reason stands for every reason."""
         return self.verdict in expected or self.report.verdict.value in expected
 
     @property
     def explanation(self) -> str:
-        """What to show of a verdict that was not expected."""
+        """The text to show for a verdict that was not expected."""
         ends = [replace(fact, output=fact.output[:200]) for fact in self.facts if isinstance(fact, wire.RunEnd)]
         return f"{self.verdict}: {self.report.summary}\n{self.output[:2000]}\n{self.log[-3000:]}\n{ends}"
 
@@ -143,7 +143,7 @@ class Grading:
 
     @property
     def state_id(self) -> str:
-        """What is in the names of all that this fleet makes on the machine."""
+        """The id in the names of all that this fleet makes on the machine."""
         return self._settings.state_id
 
     @property
@@ -152,7 +152,7 @@ class Grading:
         return self.fleet.isolation.NAME
 
     async def environment(self, device: str | None = None) -> wire.Environment:
-        """What the device's judge reports of itself; starts the judge."""
+        """Return the judge's report of itself on the device; starts the judge."""
         with self.fleet.seat(device or self.device) as seat:
             return replace(await seat.environment(), isolation=self.isolation_name)
 

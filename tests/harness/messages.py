@@ -1,4 +1,4 @@
-"""What tests and the grading service send each other: pickled dataclasses in frames, over a socket that only this user can open."""
+"""Messages between tests and the grading service: pickled dataclasses in frames, over a socket that only this user can open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LENGTH_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradingRequest:
-    """One submission of a test. then: what is graded on the same lane right after it."""
+    """A submission of a test. then: what is graded on the same lane right after it."""
 
     isolation: str
     problem: Problem

@@ -23,7 +23,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """What the test is called."""
+        """The name of the test."""
         return f"{self.path.stem}-{self.mode.value}" if self.mode is not wire.Mode.TEST else self.path.stem
 
     @property
@@ -39,7 +39,7 @@ class Kernel:
         return problem_at(self.problem)
 
     def submission(self, problem_id: str) -> NewSubmission:
-        """What is submitted: the file, as it lies here."""
+        """Return the submission: the file, as it lies here."""
         source = SourceFile(path=self.path.name, content=self.path.read_text("utf-8"))
         return NewSubmission(problem_id=problem_id, language=self.language, sources=(source,), mode=self.mode, skip_sanitizer=True)
 

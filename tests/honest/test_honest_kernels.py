@@ -1,4 +1,4 @@
-"""What looks like a trick and is none: every kernel of kernels/ is right, and has to be accepted.
+"""Kernels that look like a trick and are none: every kernel of kernels/ is right, and has to be accepted.
 
 HONEST_REPEATS=3 grades each of them three times, HONEST_TRIALS=500 on five hundred inputs of each workload. The controls are wrong in
 ways that look much the same, so that a grader that accepts everything fails here.

@@ -115,7 +115,7 @@ CASES: tuple[tuple[str, str, dict[str, int], Kernel, Kernel], ...] = (
 
 
 def compared(problem: str, workload_id: str, cut: dict[str, int], kernel: Kernel, key: str) -> Comparison:
-    """What the judge's comparison finds in the kernel's answer to this key's inputs."""
+    """Return the findings of the judge's comparison for the kernel's answer to this key's inputs."""
     spec = native.load(EXAMPLES / problem).spec
     workload = next(item for item in spec.workloads if item.workload_id == workload_id)
     inputs = draw(spec.inputs, {**workload.axes, **cut}, key, open_device("emulated"))

@@ -1,4 +1,4 @@
-"""What goes wrong in a runner before it has anything of the submission is the grader's fault."""
+"""A failure in a runner before it has anything of the submission is the grader's fault."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def accepted(score: float, *, flags: Sequence[str] = (), workloads: Sequence[str
 
 
 def trial(workload_id: str, *, hidden: bool = False, index: int = 0) -> wire.Trial:
-    """One that passed."""
+    """Return a trial that passed."""
     return wire.Trial(
         workload_id=workload_id,
         phase=wire.TrialPhase.VERIFY,

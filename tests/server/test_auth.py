@@ -110,7 +110,7 @@ async def test_a_stranger_is_refused_before_its_request_is_taken(keyed, method):
 
 
 async def services(address, *metadata):
-    """What reflection lists for a call with this metadata."""
+    """Return the services that reflection lists for a call with this metadata."""
 
     async def requests():
         yield reflection_pb2.ServerReflectionRequest(list_services="")
@@ -220,7 +220,7 @@ def stored_key(scopes=EVERY):
 
 
 async def test_known_keys_cost_no_read_of_the_database_a_call(monkeypatch):
-    """One read does for all calls of the next seconds."""
+    """A single read does for all calls of the next seconds."""
     now_s = [100.0]
     monkeypatch.setattr(auth, "_now_s", lambda: now_s[0])
     key, text = stored_key()

@@ -24,8 +24,8 @@ def outcome_of(capsys, *options):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "pool"])
 def test_every_acknowledged_submission_has_one_verdict(kind, request, capsys):
-    """One server on SQLite, two on PostgreSQL. Boxes that wait, alone, while jobs take those that are left: a job whose box is killed is
-    graded again."""
+    """A server on SQLite, two on PostgreSQL; alone, boxes that wait, while jobs take the rest: a job whose box is killed is graded
+    again."""
     arguments = {"sqlite": [], "pool": ["--kill", "pool", "--kill-most", "30", "--kill-every", "0.2"]}.get(kind)
     assert_nothing_is_lost(["--database", request.getfixturevalue("postgres").database()] if arguments is None else arguments, capsys)
 
@@ -52,7 +52,7 @@ def test_several_servers_need_a_database(capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["descriptors", "ledger"])
 def test_a_host_that_fails_fails_nothing(fault, capsys):
-    """What was acknowledged is graded, and readiness said what was wrong."""
+    """Acknowledged submissions are graded, and readiness said what was wrong."""
     outcome = outcome_of(capsys, "--fault", fault)
     assert outcome["states"] == {"SUBMISSION_STATE_SUCCEEDED": len(outcome["acknowledged"])}
     assert ("removed or replaced" in outcome["unready"]) == (fault == "ledger")

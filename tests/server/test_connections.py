@@ -145,7 +145,7 @@ async def test_many_requests_on_one_connection_are_answered():
 
 @pytest.mark.parametrize(("limit", "answered"), [(2, [True, True, False]), (4096, [True, True, True])])
 async def test_the_api_has_so_many_connections(settings, limit, answered):
-    """One too many is closed. The control: with the usual limit it is not."""
+    """A connection too many is closed. The control: with the usual limit it is not."""
     async with keyed_server(settings, connection_limit=limit, listen="127.0.0.1:0") as server, contextlib.AsyncExitStack() as stack:
         answers = []
         for _ in range(3):

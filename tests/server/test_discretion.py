@@ -76,7 +76,7 @@ async def test_outside_of_a_competition_all_is_told_at_once(ledger, lease):
 
 
 async def test_a_run_that_is_longer_than_a_batch_is_no_dead_end(ledger, lease):
-    """What ends it is looked for behind the batch."""
+    """The fact that ends it is looked for behind the batch."""
     watching = await watcher(ledger, lease)
     await ledger.append(lease, [TRIAL] * (2 * BATCH))
     assert await sequences(watching, 0) == [1, 2, 3]

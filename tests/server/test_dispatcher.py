@@ -94,8 +94,8 @@ async def test_findings_come_after_the_verdict(ledger, clock):
 
 @pytest.mark.parametrize("end", ["abandoned", "broken", "cancelled", "judged again"])
 async def test_findings_that_are_lost_change_nothing(ledger, end):
-    """The server leaves, the grader breaks, or a rejudge was quicker: the verdict stays, and nothing is graded again. To cancel comes too
-    late."""
+    """The server leaves, the grader breaks, or a rejudge was quicker: the verdict stays, nothing is graded again, and it is late to
+    cancel."""
     grade = fakes.LateFindings(OSError("no") if end == "broken" else fakes.PROFILE)
     async with dispatching(ledger, grade, patience_s=600.0) as dispatcher:
         submission = await submit(ledger, "wrong")
@@ -182,8 +182,8 @@ async def test_a_long_attempt_keeps_its_lease(ledger, clock, monkeypatch):
 
 @pytest.mark.parametrize("comes_back", [True, False], ids=["ready", "gone"])
 async def test_a_submission_waits_for_its_own_gpu(ledger, comes_back):
-    """It is not even leased while another GPU is ready, and no attempt is made. Then its GPU is ready; or it is known to have gone, as when
-    a server is started again without it: the fleet gets it, to refuse it."""
+    """The submission is not even leased while another GPU is ready, and no attempt is made. Then its GPU is ready; or it is known to have
+    gone, as when a server is started again without it: the fleet gets it, to refuse it."""
     ready, known_kinds = ["cuda", "cuda:1", "cuda:NVIDIA H200"], []
     kinds = {"device_kinds": lambda: tuple(ready), "known_kinds": lambda: tuple(known_kinds)}
     async with dispatching(ledger, fakes.FakeGrade(), **kinds) as dispatcher:
@@ -211,7 +211,7 @@ async def test_facts_that_decide_nothing_are_our_fault(ledger):
 
 
 async def test_a_drain_waits_for_what_runs_and_takes_nothing_more(ledger):
-    """What waited is still there for the next server."""
+    """Waiting submissions are still there for the next server."""
     grade = fakes.FakeGrade()
     async with dispatching(ledger, grade, capacity=lambda: 1, patience_s=3600.0):
         running, waiting = await submit(ledger, "slow"), await submit(ledger, "accept")

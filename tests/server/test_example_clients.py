@@ -55,7 +55,7 @@ def files(tmp_path):
 
 
 async def check(command, files, **environment):
-    """What every client does: a verdict, another verdict, a refusal with its details."""
+    """Check what every client does: a verdict, another verdict, a refusal with its details."""
     cases = [("sum", "accept.cu"), ("sum", "wrong.cu"), ("nothing", "accept.cu")]
     right, wrong, refused = await asyncio.gather(*(output(*command, problem, files / file, **environment) for problem, file in cases))
     code, out, error = right

@@ -72,7 +72,7 @@ async def test_an_answer_that_is_no_kernel_gets_zero(address, grade, text):
 
 
 async def test_a_problem_that_does_not_exist_is_no_reward(address):
-    """It is not the model that chooses the problem."""
+    """The model does not choose the problem."""
     with pytest.raises(grader.Unscored):
         await grader_scoring.score(answer("accept"), "absent")
 

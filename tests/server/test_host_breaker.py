@@ -1,5 +1,4 @@
-"""A host that can't grade takes nothing more and charges nobody; a submission that breaks the
-grader by itself still ends."""
+"""A host that can't grade takes nothing more and charges nobody; a submission that breaks the grader by itself still ends."""
 
 import asyncio
 import errno
@@ -108,8 +107,7 @@ async def until_open(breaker, ledger, submissions):
 
 
 async def test_an_engine_that_restarts_fails_nothing_that_waits(ledger):
-    """Two attempts are spoiled, and charged to nobody; the others are not even begun before the
-    boxes work again."""
+    """Two attempts are spoiled, and charged to nobody; the others are not even begun before the boxes work again."""
     host = Host()
     async with dispatching(ledger, host) as breaker:
         host.boxes, host.error = "no Docker engine answers", AWAY
@@ -156,8 +154,7 @@ async def test_a_host_that_starts_boxes_and_grades_nothing_charges_nobody(ledger
 
 
 async def test_a_submission_that_breaks_the_grader_alone_is_charged(ledger):
-    """Its third spoiled attempt ends it, as the host is well and others are graded; nothing waits
-    for longer than a probe."""
+    """Its third spoiled attempt ends it, as the host is well and others are graded; nothing waits for longer than a probe."""
     host = Host()
     async with dispatching(ledger, host) as breaker:
         (poison,) = await submit(ledger, 1, POISON)
@@ -170,8 +167,7 @@ async def test_a_submission_that_breaks_the_grader_alone_is_charged(ledger):
 
 @pytest.mark.parametrize("poison", [JudgeBroken("the judge ended with -11"), OSError(errno.ENOSPC, "no room")])
 async def test_many_that_break_the_grader_together_end_too_and_keep_nobody_out(ledger, poison):
-    """They open the breaker for each other, for as long as a probe takes: it never backs off, for
-    the host is well each time."""
+    """They open the breaker for each other, for as long as a probe takes: it never backs off, for the host is well each time."""
     host = Host()
     host.poison = poison
     async with dispatching(ledger, host) as breaker:
@@ -201,8 +197,7 @@ async def test_probes_back_off_and_a_host_that_comes_back_begins_anew():
 
 
 async def test_a_host_takes_nothing_before_it_has_graded_a_kernel_of_its_own(ledger):
-    """What waits is then graded. The control: without being asked for such a proof, it is well from
-    the start."""
+    """Waiting submissions are then graded. The control: without being asked for such a proof, it is well from the start."""
     host = Host()
     host.kernel_fault = "SANDBOX_BROKEN: the builder failed: No module named 'tree_sitter'"
     async with HostBreaker(host.grade, host.check, None, pause=host.pause) as breaker:

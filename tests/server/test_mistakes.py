@@ -1,4 +1,4 @@
-"""What `grader-cli` answers to 38 mistakes: one sentence with the remedy, never a library's own words.
+"""Answers of `grader-cli` to 38 mistakes: one sentence with the remedy, never a library's own words.
 
 What a compiler and a judge say of wrong kernels is in tests/field/cases.toml.
 """

@@ -1,4 +1,4 @@
-"""What callers without a key can open and send: health within limits, and nothing else. Each limit has a control without it."""
+"""Calls without a key: health within limits, and nothing else. Each limit has a control without it."""
 
 import asyncio
 import contextlib
@@ -150,7 +150,7 @@ async def test_who_sends_nothing_is_not_waited_for():
 
 
 class Call:
-    """One that sends a request when it is let."""
+    """A call that sends a request when it is let."""
 
     def __init__(self, peer, reading):
         self._peer, self._reading, self.go = peer, reading, asyncio.Event()
@@ -195,7 +195,7 @@ async def test_the_server_has_these_limits(settings):
 
 
 def test_peers_are_counted_in_all_and_by_address():
-    """What left makes room, and what was refused is not counted."""
+    """A peer that left makes room, and what was refused is not counted."""
     count = PeerCount(PeerLimits(total=3, per_address=2))
     assert [count.enter("a") for _ in range(3)] == [True, True, False]
     assert [count.enter("b"), count.enter("b"), count.enter("c")] == [True, False, False] and count.total == 3

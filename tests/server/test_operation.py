@@ -25,7 +25,7 @@ TOKEN = "planted-b1946ac92492d234"
 
 
 class Lanes:
-    """What the fake fleet says of its lanes."""
+    """The fake fleet's answers about its lanes."""
 
     def __init__(self):
         self.states = {"cuda:0": LaneState.FREE, "emulated:0": LaneState.FREE}
@@ -120,7 +120,7 @@ async def test_what_a_server_does_is_in_its_metrics(operated, kernel, finished):
 
 
 async def test_the_queue_and_open_watches_are_read_when_asked(operated, kernel):
-    """What waits beside the one that runs, and who watches it."""
+    """The gauges count what waits beside the one that runs, and who watches it."""
     async with operated(drain_s=0.0) as server:
         first = await server.client.submit(kernel("hang"))
         watch = server.client.watch(first.name)
@@ -162,8 +162,7 @@ async def test_a_quarantined_lane_does_not_serve_and_the_server_does(operated, l
 
 
 async def test_a_server_whose_host_can_not_grade_is_not_ready_and_says_why(operated, kernel):
-    """The health service says the same. What is handed in meanwhile is taken. The control: well
-    again, it is ready."""
+    """The health service says the same. What is handed in meanwhile is taken. The control: well again, it is ready."""
     faults = ["boxes do not work: no engine"]
     async with operated(fault=lambda: "".join(faults), drain_s=0.0) as server:
         assert await server.read("/readyz") == (503, "nothing can be graded: boxes do not work: no engine\n")
@@ -175,8 +174,7 @@ async def test_a_server_whose_host_can_not_grade_is_not_ready_and_says_why(opera
 
 
 async def test_readiness_writes_to_the_ledger(operated, settings, monkeypatch):
-    """A file that was moved away is noticed without a submission. The control: before and after
-    that it is ready."""
+    """A file that was moved away is noticed without a submission. The control: before and after that it is ready."""
     monkeypatch.setattr(operation, "PROOF_S", 0.0)
     monkeypatch.setattr(operation, "FAILED_PROOF_S", 0.0)
     async with operated() as server:

@@ -1,4 +1,4 @@
-"""What is one user's is not there for another."""
+"""A user's submission is not there for another."""
 
 import uuid
 from contextlib import AsyncExitStack
@@ -148,7 +148,7 @@ async def test_nobody_cancels_anothers_after_the_end_either(ledger):
 
 
 async def test_ones_own_list_is_not_all_that_was_opened(ledger):
-    """What others handed in is listed where it is asked for: by user or by competition."""
+    """Other users' submissions are listed where they are asked for: by user or by competition."""
     for user in ("alice", "bob"):
         await ledger.submit(fakes.new_submission(user=user, competition_id="over"), fakes.problem())
     listed = {}

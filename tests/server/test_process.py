@@ -59,7 +59,7 @@ async def test_nothing_acknowledged_is_lost_or_graded_twice_by_kill_9(start, ker
 
 
 async def test_a_watch_goes_on_when_the_server_is_back(start, kernel):
-    """One client, one watch, over kill -9 and restart: every event once."""
+    """A client has one watch, over kill -9 and restart: every event once."""
     sequences = []
     async with start() as (process, client):
         submission = await client.submit(kernel("slow"))

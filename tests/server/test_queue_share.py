@@ -1,4 +1,4 @@
-"""One key does not fill the queue for all."""
+"""A single key does not fill the queue for all."""
 
 import asyncio
 import json

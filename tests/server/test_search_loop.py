@@ -59,7 +59,7 @@ class TileGrade(fakes.FakeGrade):
 
 
 async def run(address, *options):
-    """What it prints."""
+    """Run the example; return its output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(MAIN), "--server", address, *options,
         env={**os.environ, "PYTHONPATH": str(MAIN.parents[2])}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -70,7 +70,7 @@ async def run(address, *options):
 
 @pytest.fixture
 async def searched(settings, place, tmp_path):
-    """What a search printed, a client of its server, what was graded, and the plot."""
+    """The output of a search, a client of its server, what was graded, and the plot."""
     fakes.write_problem(place / "problems", "tril_matmul")
     grade = TileGrade()
     async with (

@@ -61,7 +61,7 @@ def start(settings, place, url):
 
 @pytest.mark.slow
 async def test_a_server_that_comes_back_takes_its_own_leases_and_nobody_elses(start, kernel, place, url):
-    """One of two is killed and started again: what it ran is graded anew at once, what the other runs goes on in its first attempt."""
+    """A server of two is killed and started again: what it ran is graded anew at once, what the other runs goes on in its first attempt."""
     async with start("a") as (first, at_first):
         ran_by_first = [await at_first.submit(kernel("held")) for _ in range(2)]  # as many as it has room for
         for submission in ran_by_first:

@@ -63,7 +63,7 @@ async def test_a_server_that_others_can_reach_does_not_start_without_tls(setting
 @pytest.mark.parametrize("lasting_s", [None, -1.0], ids=["no key", "an expired key"])
 @pytest.mark.parametrize("proxied", [False, True])
 async def test_nor_without_a_valid_key(settings, files, lasting_s, proxied):
-    """It says the command that makes one; something in front of it that does TLS changes nothing."""
+    """The error has the command that makes one; something in front of it that does TLS changes nothing."""
     if lasting_s is not None:
         await make_key(settings, expire_time=datetime.now(UTC) + timedelta(seconds=lasting_s))
     changes = {"insecure_no_tls": True} if proxied else files
@@ -72,7 +72,7 @@ async def test_nor_without_a_valid_key(settings, files, lasting_s, proxied):
 
 
 async def test_nor_with_auth_none(settings, files):
-    """What only makes sense on one's own host is refused beyond it."""
+    """Settings that only make sense on one's own host are refused beyond it."""
     await make_key(settings)
     with pytest.raises(errors.SettingsInvalid, match="keys are needed"):
         await start(settings.model_copy(update={"listen": EVERYWHERE, "auth": "none", **files}))
@@ -240,7 +240,7 @@ class Listener:
 
 
 async def test_a_key_does_not_leave_this_host_in_plain_text():
-    """It is not even begun; with the explicit flag, or to this host, it is."""
+    """The call is not even begun; with the explicit flag, or to this host, it is."""
     for address in ("192.0.2.1:1", "http://192.0.2.1:1", "http://grader.example:50551"):
         with pytest.raises(errors.SettingsInvalid, match="plain text"):
             GraderClient(address, key="grader_0_0", tls=False)
@@ -252,7 +252,7 @@ async def test_a_key_does_not_leave_this_host_in_plain_text():
 
 @pytest.mark.parametrize("key", ["grader_a b", "grader_\n", "grader_é", "a\0"])
 def test_what_is_no_key_is_refused_without_being_quoted(key):
-    """It may be a key with a slip in it."""
+    """The text may be a key with a slip in it."""
     with pytest.raises(errors.SettingsInvalid) as refused:
         GraderClient("127.0.0.1:1", key=key)
     assert key not in str(refused.value)

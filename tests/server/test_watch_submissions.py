@@ -66,7 +66,7 @@ async def test_names_are_followed_too_also_those_that_have_the_tag(client, kerne
 
 
 async def test_without_any_the_stream_ends_at_once_or_waits_for_the_first(client, kernel):
-    """It does not end by itself unless it is asked to."""
+    """The stream does not end by itself unless it is asked to."""
     assert [update async for update in client.watch_many(tag="run")] == []
     async with aclosing(client.watch_many(tag="run", until_idle=False)) as updates:
         for _ in range(2):
@@ -143,7 +143,7 @@ class BreakingUpdates(grader_service_pb2_grpc.GraderServiceServicer):
 
 
 async def test_a_client_takes_a_broken_stream_up_again(served):
-    """It says what it has seen, and passes nothing on twice."""
+    """The client says what it has seen, and passes nothing on twice."""
     breaking = BreakingUpdates()
     async with GraderClient(await served(breaking)) as client:
         names = [update.submission.name async for update in client.watch_many(tag="run")]
@@ -342,7 +342,7 @@ async def test_of_a_tag_with_very_many_the_newest_are_sent(ledger):
 
 
 async def test_a_server_that_only_reads_looks_by_itself(place):
-    """It hears nothing from the one that writes."""
+    """The reading server hears nothing from the one that writes."""
     async with Ledger.open(place / "l") as writes, Ledger.open(place / "l") as reads, streaming(reads, poll_s=0.2, tag="run") as updates:
         following = asyncio.ensure_future(anext(updates))
         await asyncio.wait([following], timeout=0.2)

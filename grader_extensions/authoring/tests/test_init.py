@@ -1,4 +1,4 @@
-"""What `grader-cli init` writes to begin with."""
+"""Files that `grader-cli init` writes to begin with."""
 
 import ast
 from dataclasses import replace

@@ -164,7 +164,7 @@ async def kinds(actions):
 
 
 async def test_a_withdrawn_submission_leaves_the_board_and_the_next_best_counts(ledger, actions, clock):
-    """It stays a graded submission with its score; undone, the board is what it was."""
+    """A withdrawn one stays a graded submission with its score; undone, the board is what it was."""
     best = await graded(ledger, user="alice")
     second = await graded(ledger, user="alice", score=replace(SCORE, value=1.5, low=1.4, high=1.6))
     await graded(ledger, user="bob")

@@ -123,7 +123,7 @@ async def test_csv_has_every_entry_in_full(board, place):
 
 
 async def test_a_csv_that_can_not_be_written_says_where(board, place):
-    """What was there before stays there."""
+    """A file that was there before stays there."""
     with pytest.raises(UsageError, match=r"missing/board.csv' can't be written: .*; name another file"):
         await board(THREE, problem="sum", csv=str(place / "missing" / "board.csv"))
 

@@ -1,4 +1,4 @@
-"""What a competition's file may change after the start, and how changes are told without a secret."""
+"""Changes that a competition's file may have after the start, and how they are told without a secret."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Who shares a rank, who is before whom, and what a board over several problems makes of what is missing."""
+"""Ranks that are shared, their order, and what a board over several problems makes of a missing entry."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_overall_is_the_geometric_mean_over_all_problems() -> None:
 
 
 def test_a_problem_without_an_entry_counts_as_the_baseline() -> None:
-    """Who hands nothing in has what PyTorch has: once. Who is slower than that is not worse off for having tried."""
+    """A user who hands nothing in has what PyTorch has: once. A slower one is not worse off for having tried."""
     standings = [standing(user, 4.0) for user in ("one", "both", "good")]
     standings += [standing("both", 0.5, problem="b"), standing("good", 1.5, problem="b")]
     entries = {row.user: row for row in board(COMPETITION, standings).entries}

@@ -1,4 +1,4 @@
-"""What `grader-cli` answers to mistakes about competitions: what to do, in one sentence."""
+"""Answers of `grader-cli` to mistakes about competitions: what to do, in one sentence."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What the ledger promises of rejudges, whatever database is under it."""
+"""Promises of the ledger about rejudges, whatever database is under it."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ async def counted(ledger, table):
 
 
 async def test_what_is_chosen_waits_to_be_decided(ledger):
-    """It comes with the facts of the attempt that counts and with both problems, and nothing else of it changes."""
+    """The item comes with the facts of the attempt that counts and with both problems; nothing else of it changes."""
     submission = await graded(ledger, facts=[fakes.ENVIRONMENT, fakes.trial()])
     rejudge = await create(ledger)
     assert (rejudge.state, rejudge.submission_count, rejudge.pending_count) == (RejudgeState.RUNNING, 1, 1)
@@ -218,7 +218,7 @@ async def test_a_run_is_graded_like_any_other_and_decides(ledger):
 
 
 async def test_a_run_is_nobodys_submission(ledger):
-    """It is on no list, takes no room in the queue, comes after everybody, is and charged to nobody."""
+    """A run is on no list, takes no room in the queue, comes after everybody, and is charged to nobody."""
     submission = await graded(ledger, user="ann")
     await create(ledger, BY_RUNS)
     await by_facts(ledger, None)
@@ -231,7 +231,7 @@ async def test_a_run_is_nobodys_submission(ledger):
 
 
 async def test_a_run_on_a_board_is_not_there(ledger):
-    """What a rejudge runs counts when it is applied, and then for the submission alone."""
+    """A rejudge's run counts when it is applied, and then for the submission alone."""
     submission = await graded(ledger, scored(2.0), competition_id="cup", mode=wire.Mode.RANKED)
     rejudge = await create(ledger, BY_RUNS)
     await by_facts(ledger, None)
@@ -242,7 +242,7 @@ async def test_a_run_on_a_board_is_not_there(ledger):
 
 
 async def test_a_run_that_we_fail_at_three_times_is_said_and_can_be_tried_again(ledger):
-    """It stays undecided, so that nothing is applied; trying again makes another run, and only of what failed."""
+    """A failed run stays undecided, so nothing is applied; trying again makes another run, and only of what failed."""
     await graded(ledger)
     rejudge = await create(ledger, BY_RUNS)
     await by_facts(ledger, None)
@@ -321,7 +321,7 @@ async def board(ledger):
 
 
 async def whole(ledger):
-    """Whether all that `grader-server check` looks at is as promised."""
+    """Return whether all that `grader-server check` looks at is as promised."""
     return all(check.ok for check in await ledger.database.read(contents))
 
 
@@ -351,7 +351,7 @@ async def test_a_large_rejudge_is_applied_in_one_transaction(ledger):
 
 
 async def test_a_sweep_is_not_judged_again(ledger):
-    """It has sizes of its own; by the problem's, with its hidden ones, it would be another kind of run. The control: another mode is."""
+    """A sweep has sizes of its own; by the problem's, with its hidden ones, it would be another kind of run. The control: another mode."""
     swept, plain = await graded(ledger, mode=wire.Mode.SWEEP), await graded(ledger)
     assert [candidate.submission_id for candidate in await ask(ledger, rejudges.candidates, BY_RUNS)] == [plain.submission_id]
     with pytest.raises(SubmissionNotFound):

@@ -169,7 +169,7 @@ async def test_facts_decide_what_they_can_and_the_rest_is_run(serve, change, ker
 
 
 async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(serve, settings, handed_in, competition):
-    """What was chosen is decided when a server starts, without anybody asking again."""
+    """Chosen submissions are decided when a server starts, without anybody asking again."""
     await handed_in("ann")
     problem = problem_for(
         Competitions.load([competition()], problems := Problems.load(settings.problems)).get("spring"), problems.get("sum")
@@ -188,8 +188,7 @@ async def test_a_server_that_died_while_it_made_a_rejudge_leaves_it_to_the_next(
 
 
 async def test_a_rejudge_is_counts_until_all_is_decided(serve, kernel, finished):
-    """What one changes is shown once the other is decided, or dropped: each look would make all boards anew. Until then it says which run
-    it waits for, which may be stuck."""
+    """Changes are shown once all is decided, or dropped: each look would make all boards anew. Until then it names the pending run."""
     async with serve() as client:
         right, _ = [await finished(client, await client.submit(kernel(order))) for order in ("accept", "wrong")]
     async with serve(Regrade(wrong="hang", accept="wrong")) as client:
@@ -206,7 +205,7 @@ async def test_a_rejudge_is_counts_until_all_is_decided(serve, kernel, finished)
 
 
 async def test_the_same_request_goes_on_with_what_failed(serve, handed_in, competition):
-    """What the grader failed at is reported; asking again with the same id runs only that, in the same rejudge."""
+    """A failure of the grader is reported; asking again with the same id runs only that, in the same rejudge."""
     await handed_in("ann")
     grade, request_id = Regrade(accept="fault"), str(uuid.uuid4())
     fields = {"competition": "competitions/spring", "method": rejudge_pb2.REJUDGE_METHOD_RUN, "request_id": request_id}
@@ -236,7 +235,7 @@ async def test_discarding_stops_what_runs(serve, handed_in, competition):
 
 
 async def test_the_best_are_chosen_by_rank(serve, handed_in, competition):
-    """Who shares the last rank is in; of each user only the best."""
+    """A user who shares the last rank is in; of each user only the best."""
     for user, speedup in (("ann", 3.0), ("bob", 2.99), ("cid", 2.0), ("ann", 1.0)):
         await handed_in(user, speedup=speedup)
     async with serve(competitions=(competition(),)) as client:
@@ -246,7 +245,7 @@ async def test_the_best_are_chosen_by_rank(serve, handed_in, competition):
 
 @pytest.mark.parametrize("order", ["", "wrong"])
 async def test_a_final_of_an_empty_board_says_that_it_is_empty(serve, handed_in, competition, order):
-    """Whether nobody handed in, or nothing was right; and it is not kept, so that the same command does it later."""
+    """An empty board, whether nobody handed in or nothing was right, keeps no rejudge: the same command makes one later."""
     if order:
         await handed_in("ann", order)
     async with serve(competitions=(competition(),)) as client:

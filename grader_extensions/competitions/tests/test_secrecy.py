@@ -1,4 +1,4 @@
-"""What a competition keeps secret is planted everywhere, and then searched for in all that leaves the server."""
+"""Secrets of a competition are planted everywhere, and then searched for in all that leaves the server."""
 
 import asyncio
 import re
@@ -71,7 +71,7 @@ class Telltale(fakes.FakeGrade):
 
 
 def _wrong_pattern(name: str, size: int) -> wire.WrongPattern:
-    """One that says it in its name, its shape, its count, and in the sentence that is made of it."""
+    """Return a pattern that says it in its name, its shape, its count, and in the sentence that is made of it."""
     tail = wire.IndexRange(axis=0, size=size, first=1, last=size - 1)
     return wire.WrongPattern(output=name, shape=(size,), kind=wire.PatternKind.REGION, count=size, ranges=(tail,))
 
@@ -162,8 +162,7 @@ async def _runs(ledger):
 
 
 async def test_of_a_secret_workload_the_outcome_is_told_and_the_ledger_keeps_the_rest(settings, place, kernel, capsys):
-    """That there was one, that it failed, the verdict and a sentence that is the same for every size. Events of it all have the time of the
-    attempt's begin, so that no two tell how long it took. Whoever has the database can find out why it failed."""
+    """The outcome, the verdict and one sentence for all sizes. Its events have the time of the attempt's begin; the database the cause."""
     async with telling(settings, place, kernel, capsys, competition=True) as (client, sent, _):
         shown = [await client.get_submission(submission.name, full=True) for submission in sent]
         events = [event async for event in client.watch(sent[0].name)]

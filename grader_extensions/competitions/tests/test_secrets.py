@@ -79,7 +79,7 @@ class Said:
 
 @pytest.fixture
 def database(request):
-    """What $GRADER_DATABASE is: PostgreSQL, with a password in it, or SQLite where that is not installed."""
+    """Return a $GRADER_DATABASE: PostgreSQL, with a password in it, or SQLite where that is not installed."""
     if programs() is None and os.environ.get("GRADER_REQUIRE_POSTGRES") != "1":
         yield ""
     else:

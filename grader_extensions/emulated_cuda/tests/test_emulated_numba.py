@@ -18,7 +18,7 @@ def missing():
 
 @pytest.mark.parametrize(("call", "version"), [(missing, (0, 0)), (lambda: (0, 13020), (0, 13020))])
 def test_a_missing_runtime_has_version_zero(call, version):
-    """One that is there answers itself."""
+    """A runtime that is there answers itself."""
     runtime = SimpleNamespace(getLocalRuntimeVersion=call)
     answer_runtime_version(runtime)
     assert runtime.getLocalRuntimeVersion() == version
@@ -93,7 +93,7 @@ def test_threads_run_in_an_order_that_is_drawn():
 
 
 def test_a_thread_that_sleeps_lets_the_others_run():
-    """It is not at the barrier: who waits for a flag gets it."""
+    """The sleeping thread is not at the barrier: a thread that waits for a flag gets it."""
     turns, flag = ThreadTurns(), []
 
     def wait_for_flag(thread):

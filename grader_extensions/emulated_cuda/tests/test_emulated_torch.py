@@ -56,7 +56,7 @@ for use in sys.stdin:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, str]:
-    """Whether each use is true, or what it raised; from a process of their own, as torch is changed."""
+    """Return whether each use is true, or what it raised; from a process of their own, as torch is changed."""
     outcome = subprocess.run(
         [sys.executable, "-c", EVALUATE], input="\n".join(USES), capture_output=True, text=True, check=True, timeout=120
     )

@@ -1,4 +1,4 @@
-"""What the translation for the emulated device changes, what it leaves alone, and what it refuses."""
+"""Translation for the emulated device: what it changes, leaves alone and refuses."""
 
 import subprocess
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_dynamic_shared_memory_outside_functions_keeps_the_line_numbers() -> Non
 
 
 def test_static_shared_memory_outside_functions_is_refused() -> None:
-    """It has no place of its own to be made in."""
+    """Such memory has no place of its own to be made in."""
     with pytest.raises(Unsupported, match=r"^kernel.cu:2: the emulated device has no shared variables outside functions"):
         translate("\n__shared__ float pool[4];\n", "kernel.cu")
 
@@ -127,7 +127,7 @@ def test_a_tensor_of_the_emulated_device_is_a_cuda_tensor(path: str, source: str
     ],
 )
 def test_what_is_not_covered_is_refused_with_its_line(source: str, line: int, words: str) -> None:
-    """One sentence for people, at the place where the feature is used. test_emulation_page has every source of unsupported.toml refused."""
+    """The sentence for people is at the place of the feature. test_emulation_page has every source of unsupported.toml refused."""
     with pytest.raises(Unsupported) as caught:
         translate(source, "dir/kernel.cu")
     assert (caught.value.path, caught.value.line) == ("dir/kernel.cu", line)
@@ -200,7 +200,7 @@ KERNEL = "__global__ void k(float* x) {{\n{body}\n}}\n"
     ],
 )
 def test_work_for_some_architectures_only_is_refused_and_not_left_out(body: str) -> None:
-    """It was a wrong answer that had written nothing."""
+    """Such work was a wrong answer that had written nothing."""
     with pytest.raises(Unsupported, match="has no __CUDA_ARCH__") as caught:
         translate(KERNEL.format(body=body), "k.cu")
     assert caught.value.line == 2 + body.split("#if")[0].count("\n")
@@ -315,7 +315,7 @@ def test_a_variable_without_an_initialiser_is_marked(body: str, marked: str) -> 
 
 @pytest.mark.parametrize("body", UNMARKED)
 def test_other_variables_are_left_alone(body: str) -> None:
-    """What has a value, or another life than a variable of one thread."""
+    """Variables with a value, or another life than that of one thread, stay as they are."""
     assert "EMU_LOCAL" not in sanitized(body)
 
 

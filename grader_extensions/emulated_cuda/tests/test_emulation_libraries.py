@@ -31,7 +31,7 @@ def test_other_names_are_no_calls_of_a_library(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cudaGraphAddNode", "cuCtxCreate", "__prof_trigger", "curand_poisson"])
 def test_a_name_of_cuda_that_nobody_declared_is_not_supported(name: str) -> None:
-    """It may be right where there is a GPU."""
+    """The name may be right where there is a GPU."""
     sentence = emulation_limits.unknown_name(UNDECLARED.format(name), f"void f() {{\n\n  {name}(1);\n}}\n")
     assert sentence == f"the emulated device has no {name}; use a CUDA device for this kernel"
 

@@ -13,7 +13,7 @@ def only(template: str, *names: str) -> ptx.Instruction:
 
 
 def body(source: str, path: str = "kernel.cu") -> str:
-    """What a kernel with these lines in it becomes, from its first line on."""
+    """Return a kernel with these lines in it after the translation, from its first line on."""
     return translate("__device__ void f(unsigned r, unsigned a, float x, float* p) {\n" + source + "\n}\n", path).split("\n", 1)[1]
 
 
@@ -93,7 +93,7 @@ def test_a_statement_is_read_with_its_operands() -> None:
 
 
 def test_a_macro_that_is_one_string_may_stand_in_a_template() -> None:
-    """What it is defined as twice is not known before the preprocessor runs."""
+    """A second definition of it is not known before the preprocessor runs."""
     once = b'#define HINT ".L2::128B"\nasm("ld.global" HINT ".u32 %0, [%1];" : "=r"(a) : "l"(p));'
     assert ptx.read_statement(once, once.index(b"asm"), once.index(b"asm") + 3).template == "ld.global.L2::128B.u32 %0, [%1];"
     twice = b'#define HINT ""\n' + once
@@ -149,7 +149,7 @@ def test_macros_of_a_plain_header_are_translated_too() -> None:
     ],
 )
 def test_what_is_not_covered_is_refused_where_it_stands(statement: str, words: str) -> None:
-    """One sentence, with the file and the line. Each instruction that a GPU has is in conformance/unsupported.toml."""
+    """The refusal has the file and the line. Each instruction that a GPU has is in conformance/unsupported.toml."""
     with pytest.raises(Unsupported) as caught:
         body("\n  " + statement)
     assert words in caught.value.sentence

@@ -50,7 +50,7 @@ LEFT_OPEN = {
 
 
 def compiled(text: str, headers: Headers, place: Path, ready: Path) -> tuple[bool, str]:
-    """Whether g++ takes it, and what it says."""
+    """Return whether g++ takes it, and what it says."""
     place.mkdir(exist_ok=True)
     (place / "k.cu").write_text(emulation.translate(text, "k.cu"))
     flags = [*gcc.flags(headers), *gcc.precompiled_flags("k.cu", text, headers, ready)]
@@ -69,8 +69,7 @@ def ways(text: str, place: Path) -> tuple[Headers, Headers]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*CERTAIN, *LEFT_OPEN])
 def test_a_slip_of_the_pen_is_certain_and_what_torch_may_know_is_not(name: str, ready: Path, tmp_path: Path) -> None:
-    """The first error of the one names what torch's headers do not have, or breaks the grammar. Of the other an error that the real
-    headers would not give is worse than a wait."""
+    """A real error names what torch's headers lack, or breaks the grammar; of the rest, a false error is worse than a wait."""
     text = START + {**CERTAIN, **LEFT_OPEN}[name]
     built, log = compiled(text, ways(text, tmp_path / "headers")[0], tmp_path / "light", ready)
     assert not built

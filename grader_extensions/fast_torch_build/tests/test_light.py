@@ -70,7 +70,7 @@ def test_every_method_of_torch_is_known_with_its_operators_header() -> None:
 
 
 def test_every_factory_of_torch_is_known() -> None:
-    """One that were missed would be ATen's function of the same name, without the gradient's guard."""
+    """A factory that were missed would be ATen's function of the same name, without the gradient's guard."""
     text = (INCLUDE / "torch/csrc/autograd/generated/variable_factories.h").read_text()
     definitions = "".join(fast_headers._definitions(text).values())
     assert text.count("\ninline ") == definitions.count("inline ")
@@ -88,7 +88,7 @@ def test_a_method_that_is_called_but_not_named_is_noticed(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_every_operator_of_torch_compiles(tmp_path: Path) -> None:
-    """One source that names them all, with light headers only."""
+    """A single source names them all, with light headers only."""
     operators = INCLUDE / "ATen/ops"
     names = sorted(path.stem for path in operators.glob("*.h") if (operators / f"{path.stem}_ops.h").exists())
     assert len(names) > 1000

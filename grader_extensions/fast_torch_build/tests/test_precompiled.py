@@ -1,4 +1,4 @@
-"""What is compiled beforehand changes the time of a build and nothing else."""
+"""Precompiled headers change the time of a build and nothing else."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def variables(group: dict[str, Any]) -> dict[str, str]:
 
 
 def test_the_head_pod_survives_a_restart(objects) -> None:
-    """What it knows is in a volume of its own; the pods of workers and the job wait for it."""
+    """Its state is in a volume of its own; the pods of workers and the job wait for it."""
     spec = objects["RayCluster", "grader"]["spec"]
     environment = variables(head := spec["headGroupSpec"])
     assert environment["RAY_gcs_storage"] == "rocksdb"

@@ -1,4 +1,4 @@
-"""What is found of GPUs, on a host that need not have one."""
+"""Findings about GPUs, on a host that need not have one."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -78,7 +78,7 @@ async def test_a_host_that_has_all_may_join(host) -> None:
     ],
 )
 async def test_a_host_that_lacks_something_may_not(host, finding, device, reason) -> None:
-    """It says what is missing and what to do. The control is the test above."""
+    """The refusal says what is missing and what to do. The control is the test above."""
     host(*finding, gpus=(GPU,) if device == "cuda" else ())
     with pytest.raises(HostUnfit, match=f"this host can't grade: .*{reason}"):
         await serve.examine(Settings(device=device))

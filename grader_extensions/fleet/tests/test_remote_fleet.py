@@ -135,7 +135,7 @@ async def test_what_no_worker_says_ends_its_stream_and_reaches_no_ledger(fleet, 
 
 
 async def test_a_file_for_which_there_is_no_room_is_left_out_with_its_fact(tmp_path, place) -> None:
-    """It is not the worker's fault: its stream goes on. The control is the first test of this page, where there is room."""
+    """A full disk is not the worker's fault: its stream goes on. The control is the first test of this page, where there is room."""
     fleet = RemoteFleet(tmp_path / "devices.json", SubmissionFiles(tmp_path / "files", 0))
     async with fleet_port(Settings(state_dir=place, fleet_listen=f"unix:{place}/fleet"), fleet) as address, inside(address) as worker:
         grading, assignment = await begun(fleet, worker)
@@ -148,7 +148,7 @@ async def test_a_file_for_which_there_is_no_room_is_left_out_with_its_fact(tmp_p
 
 
 async def test_a_lease_that_is_too_large_is_the_problems_fault(fleet, address, monkeypatch) -> None:
-    """It is not sent, and ends no stream."""
+    """Such a lease is not sent, and ends no stream."""
     monkeypatch.setattr(remote_fleet, "LEASE_LIMIT_BYTES", 10)
     async with inside(address):
         with pytest.raises(ProblemBroken, match="make the problem smaller"):
@@ -183,7 +183,7 @@ async def test_another_protocol_or_a_weaker_isolation_is_refused(fleet, address)
 
 
 async def test_a_server_of_plain_processes_takes_such_workers(place, fleet) -> None:
-    """It was asked for."""
+    """The operator asked for it."""
     settings = Settings(state_dir=place, sandbox="process", fleet_listen=f"unix:{place}/fleet")
     async with fleet_port(settings, fleet) as address, inside(address, safe=False):
         assert fleet.capacity() == 2
@@ -352,14 +352,14 @@ async def test_a_mode_is_waited_for_once_and_not_by_each_submission(fleet, addre
 
 
 async def test_a_device_that_there_never_was_is_refused_and_not_waited_for(fleet, address) -> None:
-    """It was in the queue when the server forgot its devices."""
+    """The submission was in the queue when the server forgot its devices."""
     async with inside(address, standing("cuda", "cuda:0")):
         with pytest.raises(NoSuchDevice, match="cuda:7"):
             await graded(fleet, lease(device_kind="cuda:7"))
 
 
 async def test_a_worker_that_leaves_is_given_nothing_more(fleet, address) -> None:
-    """What it has it ends."""
+    """The worker ends what it has."""
     async with inside(address) as worker:
         grading, attempt = await begun(fleet, worker)
         await worker.say(standing=standing(leaving=True))
@@ -377,7 +377,7 @@ async def test_lanes_are_shown_with_their_node(fleet, address) -> None:
 
 
 async def test_a_submission_that_loses_one_worker_after_the_other_ends(fleet, address) -> None:
-    """It may be the reason. The control are the first losses, after which it is given to the next."""
+    """The submission may be the reason. The control are the first losses, after which it is given to the next."""
     for number in range(remote_fleet.LOSS_LIMIT):
         async with inside(address) as worker:
             grading, _ = await begun(fleet, worker)
@@ -507,7 +507,7 @@ async def test_a_worker_grades_what_a_server_is_sent(remote, files, kernel, fini
 
 
 async def test_a_worker_finds_more_after_the_verdict(remote, files, kernel, finished) -> None:
-    """It reaches the report; a worker that is lost meanwhile takes nothing with it but that."""
+    """The finding reaches the report; a worker that is lost meanwhile takes nothing with it but that."""
     async with served(remote) as (client, address):
         for lost in (False, True):
             grade = fakes.LateFindings(fakes.PROFILE)

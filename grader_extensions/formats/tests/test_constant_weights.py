@@ -1,5 +1,4 @@
-"""Weights that a model starts with as one constant are drawn: a kernel that leaves them out is wrong, and one that reads them is right,
-whatever it calls them."""
+"""Weights that start as one constant are drawn: a kernel that leaves them out is wrong; one that reads them, by any name, is right."""
 
 from __future__ import annotations
 
@@ -134,8 +133,7 @@ def test_no_drawn_value_could_pass_for_the_constant(value: float) -> None:
     ids=["flat", "deep", "cast"],
 )
 def test_a_single_element_is_drawn_once(tmp_path: Path, init: str, constant: float) -> None:
-    """It is constant after it was drawn, too, and its rounded value is no constant of the problem's. A weight of another name starts as
-    what the file says."""
+    """The drawn element is constant, too, and its rounded value is no constant of the problem's. Another name starts as the file says."""
     task = load_task(spec_of(tmp_path, model("return x * next(self.parameters())", init), INPUT, NONE), "cpu")
 
     class Renamed(nn.Module):

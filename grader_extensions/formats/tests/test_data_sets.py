@@ -56,7 +56,7 @@ def save(directory, rows, shards=1):
 
 
 def imported(path, state):
-    """What the command says of each row, by its path below the data set, and the problems that were stored."""
+    """Return the command's answer for each row, by its path below the data set, and the problems that were stored."""
     ended = run("import", path, "--no-check", "--json", "--state-dir", state)
     data = json.loads(ended.stdout)
     assert ended.exit_code == (0 if data["imported"] else 2), ended.output

@@ -246,7 +246,7 @@ def test_a_competition_that_names_no_directory_is_refused(tmp_path: Path, name: 
 
 
 def test_a_tolerance_that_no_float_holds_is_no_tolerance(tmp_path: Path) -> None:
-    """It was an OverflowError."""
+    """Such a tolerance was an OverflowError."""
     shutil.copytree(REFERENCE_KERNELS, tmp_path / "r")
     with (tmp_path / "r" / "scaled_add" / "reference.py").open("a") as file:
         file.write(f"\ncheck_implementation = make_match_reference(ref_kernel, rtol={HUGE}, atol=1e999)\n")

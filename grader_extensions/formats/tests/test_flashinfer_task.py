@@ -67,7 +67,7 @@ def outcome_of(of: Rule, output: list[float], reference: list[float], unwritten:
     ],
 )
 def test_the_two_rules_forgive_differently(output, reference, by_flashinfer, by_sol):
-    """One element, atol = rtol = 1e-2; a second one is right."""
+    """A first element is off, atol = rtol = 1e-2; a second one is right."""
     assert outcome_of(rule("flashinfer"), [output, 1.0], [reference, 1.0]) is by_flashinfer
     assert outcome_of(rule("sol"), [output, 1.0], [reference, 1.0]) is by_sol
 
@@ -82,7 +82,7 @@ def test_absolutely_off_but_relatively_not_passes_by_flashinfer_and_fails_by_sol
 
 
 def test_the_matched_ratio_forgives_so_many_and_no_more():
-    """One of a hundred at 0.99, and not two; an unwritten one is never forgiven."""
+    """At 0.99 a single element of a hundred may be wrong, and not two; an unwritten one is never forgiven."""
     reference = [1.0] * 100
     for kind in ("flashinfer", "sol"):
         of = rule(kind, ratio=0.99)
@@ -126,7 +126,7 @@ def test_integers_are_compared_and_the_sentinel_may_be_right():
 
 
 def test_a_reference_that_changes_its_input_does_not_change_the_judges():
-    """It gets copies of what it writes to; a kernel may write there too."""
+    """The reference gets copies of what it writes to; a kernel may write there too."""
     task = task_of(FIXTURES / "trace" / "definitions" / "moe" / "pick_expert_e4.json")
     inputs = task.draw(task.spec.workloads[0], KEY)
     before = [tensor.clone() for tensor in inputs]

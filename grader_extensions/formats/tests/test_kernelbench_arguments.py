@@ -1,4 +1,4 @@
-"""What a kernelbench problem's entry is given: names for C, weights as inputs of a compiled entry, and what can't be given."""
+"""Arguments of a kernelbench problem's entry: names for C, weights as inputs of a compiled entry, and what can't be passed."""
 
 from __future__ import annotations
 

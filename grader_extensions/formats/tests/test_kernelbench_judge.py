@@ -144,8 +144,7 @@ def test_a_function_gets_the_weights_with_the_inputs(tmp_path: Path, change: str
 
 
 def test_a_wide_tolerance_lets_half_precision_through_and_no_zeros(tmp_path: Path) -> None:
-    """What is rounded to half is right at 1e-2 and wrong at KernelBench's 1e-4. Zeros for a softmax whose every value is under the
-    tolerance, and one constant for it, stay wrong."""
+    """Values rounded to half are right at 1e-2, wrong at KernelBench's 1e-4. Zeros, or a constant, for a flat softmax stay wrong."""
     body = model("return x @ x.T", "pass")
     path = tmp_path / "9_Made.py"
     path.write_text("\n".join((HEAD, body, "def get_inputs():\n    return [torch.randn(64, 64)]\n", NONE)))
@@ -256,7 +255,7 @@ def test_a_call_changes_nothing_for_the_next(tmp_path: Path, body: str) -> None:
 
 
 def test_the_module_is_fresh(tmp_path: Path) -> None:
-    """What somebody rebinds in an earlier module of the same problem is not in the next: get_inputs, Model and constants are the file's."""
+    """A name rebound in an earlier module of the same problem is not in the next: get_inputs, Model and constants are the file's."""
     spec = spec_of(tmp_path, model("return x * FACTOR"), "FACTOR = 3.0", ROW, NONE)
     first = load_task(spec, "cpu")
     module: Any = sys.modules[f"kernelbench_{spec.digest[:12]}_file"]
@@ -349,7 +348,7 @@ def test_code_that_looks_at_values_is_tried_for_good(tmp_path: Path) -> None:
 
 
 def test_numbers_are_constants(tmp_path: Path) -> None:
-    """One that differs from call to call would be another problem for every call."""
+    """A number that differs from call to call would be another problem for every call."""
     body = "class Model(nn.Module):\n    def forward(self, x, f):\n        return x * f\n"
     spec = spec_of(tmp_path, body, "import random\ndef get_inputs():\n    return [torch.rand(3), random.random()]\n", NONE)
     task = load_task(spec, "cpu")

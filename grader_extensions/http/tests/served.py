@@ -102,7 +102,7 @@ class Served:
         return answer_of(status, headers, base64.b64decode(data))
 
     async def curl(self, *options):
-        """What curl gets: the last answer's status, headers and data."""
+        """Return curl's answer: the last status, headers and data."""
         process = await asyncio.create_subprocess_exec(
             shutil.which("curl"), "-sS", "--path-as-is", "--max-time", "60", "-D", "/dev/stderr", *map(str, options), stdout=-1, stderr=-1
         )

@@ -41,7 +41,7 @@ async def raw(here, *lines, body=b""):
 
 
 def test_every_method_has_a_path():
-    """One that is added without `google.api.http` is noticed here, and no path means two methods."""
+    """A method that is added without `google.api.http` is noticed here, and no path means two methods."""
     assert RULES.keys() == METHODS.keys()
     rules = list(gateway.rules_of(gateway.SERVICE))
     paths = [(rule.verb, rule.path.replace("parent=", "name=")) for rule in rules]
@@ -119,8 +119,8 @@ async def test_a_query_is_read_as_strictly_as_a_body(serve):
 
 @pytest.mark.parametrize("method", ["Submit", "CancelSubmission"])
 async def test_a_huge_body_is_refused_before_it_is_read(serve, method):
-    """One that says its length, and one that does not say it and goes on for ever; without a key it is not even asked for. The control
-    is asked to send what is not too long."""
+    """Either a body says its length, or it goes on for ever; without a key it is not even asked for. The control is asked to send what is
+    not too long."""
     async with serve() as here:
         path = f"POST {'/v1/submissions' if method == 'Submit' else '/v1/submissions/a:cancel'} HTTP/1.1"
         limit = gateway.BODY_FACTOR * gateway.message_bytes(method)

@@ -105,7 +105,7 @@ def test_a_kernel_whose_types_nobody_knows_is_not_compiled(builder, decorator):
     ids=["as it is", "raises", "ends", "exits"],
 )
 def test_an_entry_that_fails_without_a_gpu_changes_no_build(builder, changed, count):
-    """What it launched until then is compiled where there is still somebody to do it."""
+    """Kernels launched until then are compiled where there is still somebody to do it."""
     built = builder(text("0.0").replace("    return c\n", changed), call=MATMUL)
     assert built.code == BUILT and built.names == ["sources/mine/kernel.py"], built.log
     assert len(built.note.remarks) == len(built.note.kernels) == count

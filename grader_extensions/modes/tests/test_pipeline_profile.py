@@ -133,8 +133,7 @@ async def test_a_tool_whose_runner_never_comes_has_failed_and_the_kernel_has_not
 
 
 async def test_profilers_get_no_more_rights_than_the_kernel(make, boxes, nsight) -> None:
-    """The static box is a build box, the others run boxes like the one before: limits, GPU and all; they only have a place to write to,
-    and ncu its own files."""
+    """The static box is a build box, the others run boxes like the one before: limits, GPU and all; but with a place to write to."""
     fleet = make(gpus=(fakes.gpu(0),))
     await graded(fleet, lease(device_kind="cuda"))
     (static, run, *tools), verified = boxes.profilers, replace(boxes.runs[0], fork_argv=(), fork_arguments=())

@@ -75,7 +75,7 @@ def boxes() -> Boxes:
 
 
 def is_second_build(spec: BoxSpec, boxes: Boxes) -> bool:
-    """Whether a box that is to start is that of the sanitizer's build."""
+    """Return whether a box that is to start is that of the sanitizer's build."""
     return spec.purpose is Purpose.BUILD and any(earlier.purpose is Purpose.BUILD for earlier in boxes.specs)
 
 
@@ -191,8 +191,7 @@ def test_only_a_wrong_access_is_looked_for_after_a_failed_test(outcome: wire.Tri
 
 @pytest.mark.parametrize("mode", [wire.Mode.TEST, wire.Mode.SANITIZE])
 async def test_nobody_waits_for_a_sanitizer_who_did_not_ask_for_one(make, boxes, judges, mode) -> None:
-    """While another attempt sits at the only lane, it runs in its own mode alone; the report says why. The control is the test before,
-    where nobody else is there."""
+    """While another attempt has the only lane, it runs in its own mode alone; the report says why. The control: the test before."""
     judges.order("emulated", "wrong")
     fleet = make()
     with fleet.seat(""):

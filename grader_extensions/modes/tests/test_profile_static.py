@@ -33,7 +33,7 @@ MATMUL = wire.EntryCall(inputs=(tensor("a", "n", "n"), tensor("b", "n", "n")), o
 
 
 class Profiled:
-    """What the box left."""
+    """The files that the box left."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -121,14 +121,14 @@ def test_numba_gives_ptx_with_float64_counts(profiled, name, doubles):
 
 @needs_triton
 def test_a_module_can_not_speak_for_the_box(profiled):
-    """It may end its process, or forge a report in its own; either way there is a note, and what it names is there or refused later."""
+    """A module may end its process, or forge a report in its own; either way there is a note, and its names are there or refused later."""
     ended = profiled("python", SOFTMAX, **{"k.py": "import os, triton\nos._exit(0)\n"})
     assert list(ended.outcomes.values()) == [ToolOutcome.FAILED] and ended.files == {}
 
 
 @needs_nvcc
 def test_cuda_inside_of_python_is_compiled_and_not_run(profiled):
-    """What `load_inline` is given, under the extension's name; a module that calls it when it is imported does not fail the box."""
+    """Sources for `load_inline` are compiled under the extension's name; a module that calls it at its import does not fail the box."""
     result = profiled("python", SOFTMAX, entry="solution", **example("row_softmax/inline_block_per_row.py"))
     assert result.outcomes["nvcc"] is ToolOutcome.RAN and ".target sm_90a" in result.text("row_softmax.ptx")
     (use,) = result.profile.kernels

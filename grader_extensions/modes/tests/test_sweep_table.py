@@ -178,7 +178,7 @@ RANGE = ("--axis", "n", "--start", "16", "--stop", "64", "--factor", "2")
 
 @pytest.fixture
 def kernels(tmp_path):
-    """One that is right at every size, and one that is wrong at all but the first."""
+    """Return a kernel that is right at every size, and one that is wrong at all but the first."""
     return write(tmp_path, "accept"), write(tmp_path, "wrong")
 
 

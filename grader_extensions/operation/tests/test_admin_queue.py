@@ -51,7 +51,7 @@ async def test_a_paused_queue_takes_submissions_and_begins_none(settings, comman
 
 
 async def test_the_queue_is_listed_in_its_order(settings, command):
-    """What runs first, with its worker; then what waits. `first` changes that."""
+    """The running submission is first, with its worker; then what waits. `first` changes that."""
     async with Ledger.open(settings.ledger) as ledger:
         submissions = [await ledger.submit(fakes.new_submission(user=user), fakes.problem()) for user in ("ann", "bob", "carl")]
         await ledger.lease("w1", ttl_s=60)

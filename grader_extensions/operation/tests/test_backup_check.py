@@ -24,7 +24,7 @@ SECRET = "s3cr3t-w0rd"
 
 @pytest.fixture(params=DATABASES)
 def where(request, tmp_path, monkeypatch):
-    """What says where the ledger is: options, and what `Ledger.open` takes."""
+    """Return where the ledger is: options, and what `Ledger.open` takes."""
     monkeypatch.delenv("GRADER_DATABASE", raising=False)
     if request.param == "sqlite":
         yield ["--state-dir", str(tmp_path)], tmp_path / LEDGER_NAME
@@ -72,7 +72,7 @@ async def broken_checks(where, capsys):
 
 
 async def test_a_ledger_in_use_is_whole(where, ledger, capsys):
-    """One line a check, each with what was found."""
+    """Each check has a line with its result."""
     assert await run("check", *where[0]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 8 and all(line.startswith("ok ") for line in lines)
@@ -165,7 +165,7 @@ async def test_a_backup_overwrites_nothing_unless_it_is_told_to(where, ledger, t
 
 @pytest.mark.parametrize("page", [1, -4])
 async def test_a_damaged_ledger_gives_no_backup_and_keeps_the_old_one(page, tmp_path, capsys, monkeypatch):
-    """What is broken must not replace what is whole."""
+    """A broken ledger must not replace a whole backup."""
     monkeypatch.delenv("GRADER_DATABASE", raising=False)
     async with Ledger.open(tmp_path / LEDGER_NAME) as ledger:
         for _ in range(20):

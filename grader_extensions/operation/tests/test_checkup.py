@@ -1,4 +1,4 @@
-"""What `grader-server doctor` finds, and that it changes nothing."""
+"""Findings of `grader-server doctor`, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_database_that_does_not_answer_is_wrong_and_its_password_is_not_said(s
 
 
 async def test_keys_are_asked_for_where_callers_need_one(settings):
-    """One that is valid is well; none, an expired or a revoked one is not."""
+    """A valid key is well; none, an expired or a revoked one is not."""
     assert check_of(settings, "keys", auth="keys").standing is CheckupStatus.WRONG
     async with Ledger.open(settings.ledger) as ledger:
         key, _ = await ledger.keys.create("alice", frozenset(Scope), expire_time=NOW + timedelta(days=1))

@@ -101,7 +101,7 @@ async def test_every_lane_of_a_running_server_is_listed_with_its_state(settings,
 
 
 async def test_a_name_that_no_lane_has_is_cordoned_with_a_warning(settings, command) -> None:
-    """It may be a worker that joins later, or a typing error."""
+    """The name may be of a worker that joins later, or a typing error."""
     lanes = (LaneNow(name="local/gpu-0/cuda:0", state=LaneState.FREE),)
     async with serving(settings, fakes.wiring(None, lanes=lambda: lanes)):
         for name, unknown in (("local/gpu-0/cuda:0", False), ("local/gpu-0", False), ("local/gpu-1", True), ("local/gpu", True)):

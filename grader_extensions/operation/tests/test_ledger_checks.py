@@ -1,4 +1,4 @@
-"""What the ledger's own code leaves is whole, on both databases; `test_backup_check.py` has what is not."""
+"""A ledger that its own code left is whole, on both databases; `test_backup_check.py` has what is not."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What retention removes and what it leaves alone, on both databases."""
+"""Retention: what it removes and what it leaves alone, on both databases."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def findings_of(spec: wire.ProblemSpec, budget_s: float = 600.0) -> list[wire.Fi
 
 
 def refusals(findings: list[wire.Finding]) -> dict[str, str]:
-    """What failed, and what is said of it."""
+    """Return the failed checks, with what is said of each."""
     return {finding.check: finding.message for finding in findings if finding.outcome is FAILED}
 
 
@@ -267,7 +267,7 @@ def test_no_time_is_no_admission() -> None:
 
 
 def test_a_check_stops_between_two_wrong_answers_when_its_time_is_over() -> None:
-    """What was found up to then is said, and how far it came; the clock is one that a reference moves."""
+    """The findings up to then are reported, and how far it came; the clock is one that a reference moves."""
     calls = 0
 
     def reference(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -426,7 +426,7 @@ NORMAL, TRIANGLE = "torch.randn(32, 32)", "torch.randn(32, 32).tril()"
 def checked(
     directory: Path, answer: str, *inputs: str, adjustments: Adjustments = UNCHANGED
 ) -> tuple[AdmissionOutcome, dict[str, set[str]]]:
-    """What a check of such a file comes to, and the checks that ended with each outcome."""
+    """Return the outcome of checking such a file, and the checks that ended with each outcome."""
     path = directory / "1_x.py"
     parameters = ", ".join("xyz"[: len(inputs)])
     path.write_text(MODEL.format(parameters=parameters, answer=answer, inputs=", ".join(inputs)))
@@ -460,7 +460,7 @@ def test_what_could_pass_is_a_warning_unless_it_needs_no_input(tmp_path: Path, a
 
 
 def test_lower_precision_that_is_allowed_is_not_asked_to_be_rejected(tmp_path: Path) -> None:
-    """It is reported, and no warning; at the same tolerance without that it is one. Zeros are rejected by both."""
+    """The finding is reported, and no warning; at the same tolerance without that it is one. Zeros are rejected by both."""
     for allowed, kind in ((True, "unknown"), (False, "warning")):
         rule = Adjustments(tolerance=1e-2, allow_lower_precision=allowed)
         outcome, checks = checked(tmp_path, "x @ y", NORMAL, NORMAL, adjustments=rule)
@@ -537,7 +537,7 @@ def test_the_examples_are_admitted(name: str) -> None:
 
 
 def test_admission_judges_few_elements_as_a_trial_does() -> None:
-    """What the reference makes of shaken inputs is asked there, too."""
+    """The reference's answer to shaken inputs is asked there, too."""
     task = Task(spec=test_few_elements.MEAN, reference=lambda inputs: [test_few_elements.mean(inputs[0])])
     cases = (AdmissionCase.draw(task, test_few_elements.MEAN.workloads[0], index, EmulatedDevice()) for index in range(300))
     assert all(case.accepts([test_few_elements.strided(case.inputs[0])]) for case in cases)

@@ -1,4 +1,4 @@
-"""What a box says of a problem is bounded and harmless, whoever wrote it; and what the box is given."""
+"""Reports of a box are bounded and harmless, whoever wrote them; and what the box is given."""
 
 import dataclasses
 import json
@@ -81,7 +81,7 @@ def test_messages_are_bounded_and_shown_harmlessly(spec):
 
 
 def test_findings_without_number_are_bounded(spec):
-    """One more than the limit refuses."""
+    """A single finding over the limit refuses."""
     content = b"".join(map(wire.encode, [*[finding()] * 21, FINISHED]))
     report = CheckReport(content=content, ended=BoxExit(cause=BoxCause.EXITED, exit_code=0))
     assert len(admission.reported(report, spec, 30.0, limit=21)) == 21
@@ -110,7 +110,7 @@ def test_a_limit_is_named(spec, cause, text):
     ],
 )
 def test_too_little_memory_or_time_refuses_nothing_and_admits_nothing(spec, ending, check, reason):
-    """What was found before is kept; the workload that it was of may not have been checked to its end. Another signal is the control."""
+    """Earlier findings are kept; the workload that it was of may not have been checked to its end. Another signal is the control."""
     workload = spec.workloads[0].workload_id
     (first, last) = reported(spec, finding(workload_id=workload), **ending)
     assert first == finding(workload_id=workload)
@@ -175,7 +175,7 @@ def test_auto_never_takes_what_keeps_nothing_in():
 
 
 async def test_without_an_isolation_the_error_says_what_to_do(tmp_path):
-    """It does not fall back to running the code as the user."""
+    """The command does not fall back to running the code as the user."""
     settings = BoxSettings(state_id="t", runtime_dir=tmp_path, docker_host=f"unix://{tmp_path}/none")
     with pytest.raises(GraderFailed, match=r"no sandbox for the problem's code works here \(docker: .* or pass --trusted"):
         await usable_isolation(("docker",), settings)

@@ -66,7 +66,7 @@ def test_a_problem_that_tells_right_from_wrong_is_admitted(cli: Cli, tmp_path: P
 
 
 def test_a_directory_of_problems_is_checked_whole_as_json(cli: Cli, tmp_path: Path) -> None:
-    """One that is refused is enough for exit code 1."""
+    """A single refused problem is enough for exit code 1."""
     write(tmp_path / "all", MEAN, "good")
     write(tmp_path / "all", CONSTANT, "bad")
     ended = cli("problems", "check", tmp_path / "all", "--json")

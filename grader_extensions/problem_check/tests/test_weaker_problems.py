@@ -45,7 +45,7 @@ REFUSED_EARLIER_BY = {
 
 
 def findings(path: Path) -> list[wire.Finding]:
-    """What admission finds."""
+    """Return the findings of admission."""
     facts = admit(problem_at(path).spec, EmulatedDevice(), 60.0, time.process_time)
     return [fact for fact in facts if isinstance(fact, wire.Finding)]
 
@@ -56,7 +56,7 @@ def of_outcome(reported: list[wire.Finding], outcome: wire.FindingOutcome) -> se
 
 
 def whole_findings(path: Path) -> dict[str, wire.FindingOutcome]:
-    """What admission finds of a problem as a whole, at the workloads that are small."""
+    """Return admission's findings about a problem as a whole, at the workloads that are small."""
     spec = native.load(path).spec
     small = tuple(workload for workload in spec.workloads if working_bytes(spec, workload) < SMALL_BYTES or workload.device_kind == "cuda")
     # By the time that this process computes: on a busy machine a check would stop before its end.
@@ -78,7 +78,7 @@ def test_what_admission_says_of_the_weaker_problem(name, tmp_path):
 
 @pytest.mark.parametrize("name", numerics.WEAKENED)
 def test_admission_finds_the_earlier_problem(name, tmp_path):
-    """It refuses it, or warns where only the emulated device's sizes are too small. The present one has no such finding."""
+    """Admission refuses it, or warns where only the emulated device's sizes are too small. The present one has no such finding."""
     check = REFUSED_EARLIER_BY[name]
     outcome = wire.FindingOutcome.WARNING if check == "columns" else wire.FindingOutcome.FAILED
     assert whole_findings(numerics.weakened(name, tmp_path).problem).get(check) is outcome

@@ -87,8 +87,7 @@ class FilledSite(PageSite):
 async def filled_site(
     place: Path, *, entry_count: int = 6, flags: Sequence[str] = ("THROTTLED",), **options: Any
 ) -> AsyncIterator[FilledSite]:
-    """The site on a port of this host, its files below place. entry_count: of the board; flags: of some of its entries; options: of the
-    pages' routes."""
+    """Serve the site at a port of this host, its files below place. entry_count: of the board; flags: of some entries; options: routes'."""
     for name in (PROBLEM, OTHER_PROBLEM):
         shutil.copytree(EXAMPLES / name, place / "problems" / name)
     usual: dict[str, Any] = {

@@ -20,7 +20,7 @@ EMAIL = {"email": "ann@example.org", "email_verified": True}
 
 
 class FakeProvider:
-    """What it does is in its attributes: tests change one.
+    """A provider whose answers are its attributes: tests change one.
 
     claims: of its user, over those that belong in a token (None: leave it out). sign: makes a token of claims. discovery: over what its
     document says. answer: of the token endpoint, in place of a token. in_authorization: over the parameters that a browser comes back with.
@@ -83,7 +83,7 @@ class FakeProvider:
 
 @asynccontextmanager
 async def fake_provider(now=None):
-    """One that serves, with the clock now, which may be set later."""
+    """Serve a provider, with the clock now, which may be set later."""
     provider = FakeProvider(now)
     routes = (
         web.get("/.well-known/openid-configuration", provider.discover),
@@ -137,12 +137,12 @@ async def sign_in(browser, after=""):
 
 
 async def user_of(browser):
-    """Who has signed in; "" for nobody."""
+    """Return who has signed in; "" for nobody."""
     _, text = await browser.get("/")
     return text.partition("Signed in as <bdi>")[2].partition("<")[0]
 
 
 def refused(answer, text, status=403):
-    """Whether this is a refusal that sets no session."""
+    """Return whether this is a refusal that sets no session."""
     sets = [cookie.partition("=")[0] for cookie in answer.headers.getall("Set-Cookie", []) if "Max-Age=0" not in cookie]
     return answer.status == status and "<h1>Not signed in</h1>" in text and sets == []

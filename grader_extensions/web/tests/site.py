@@ -122,7 +122,7 @@ axes = {{ n = 70368 }}
 
 
 class Site(PageSite):
-    """What tests put in and look at."""
+    """The ledger and pages that tests put submissions in and look at."""
 
     async def enter(
         self, user, score, *, problem_id="sum", half=0.02, device="H200", official=True, at=None, competition_id="spring",

@@ -1,4 +1,4 @@
-"""Who sees a submission, asked of the pages and of the API: both give the same answer to the same viewer."""
+"""Visibility of a submission, asked of the pages and of the API: both give the same answer to the same viewer."""
 
 import contextlib
 
@@ -64,7 +64,7 @@ async def status(browser, path):
 
 
 async def api_shows(here, viewer):
-    """Whether GetSubmission and WatchSubmission answer this viewer; they agree."""
+    """Return whether GetSubmission and WatchSubmission answer this viewer; they agree."""
     service = here.servicer(viewer)
     name, shown = f"submissions/{here.submission_id}", []
     for ask in (lambda: service.GetSubmission(api.GetSubmissionRequest(name=name), None), lambda: watched(service, name)):

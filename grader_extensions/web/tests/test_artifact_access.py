@@ -1,4 +1,4 @@
-"""Who gets the files of a submission, by the API and by the pages, and how a browser gets them."""
+"""Access to the files of a submission, by the API and by the pages, and how a browser gets them."""
 
 import contextlib
 import hashlib

@@ -153,7 +153,7 @@ def test_a_report_needs_nothing_and_runs_nothing():
 
 def elements(text):
     """How many of each element there are with each set of attributes; those of the highlighter depend on the source."""
-    named = ((tag, tuple(sorted(attributes)), attributes.get("class", "")) for tag, attributes in Elements(text).found)
+    named = ((tag, tuple(sorted(attributes)), attributes.get("class", "")) for tag, attributes in Elements(text).elements)
     return Counter((tag, names) for tag, names, kind in named if not kind.startswith("t-"))
 
 

@@ -1,4 +1,4 @@
-"""What the users of an identity provider are called, which may sign in, and the settings that name the provider."""
+"""Users of an identity provider: their names, which may sign in, and the settings that name the provider."""
 
 import re
 
@@ -86,7 +86,7 @@ def test_a_secret_goes_to_safe_urls_only(url, safe):
     ("http://a.example/token", "http://localhost:9", False),
 ])  # fmt: skip
 def test_a_provider_of_another_host_names_no_address_of_this_one(url, issuer, safe):
-    """It would have this server send codes and the client's secret to a program here. A trial's provider is on this host itself."""
+    """Such an address would have this server send codes and the client's secret to a program here. A trial's provider is on this host."""
     assert safe_endpoint(url, issuer) is safe
 
 
@@ -136,14 +136,14 @@ def test_settings_that_do_not_go_together_say_what_to_do(good, setting, value, s
 
 @pytest.mark.parametrize("setting", ["oidc_client_id", "oidc_client_secret_file", "oidc_allow"])
 def test_a_setting_of_no_provider_is_refused(good, setting):
-    """Who forgets the issuer would wonder why nobody can sign in."""
+    """An operator who forgets the issuer would wonder why nobody can sign in."""
     with pytest.raises(SettingsInvalid, match="--oidc-issuer"):
         identity_provider(Settings(**{setting: good[setting]}))
 
 
 @pytest.mark.parametrize(("mode", "fine"), [(0o600, True), (0o640, True), (0o400, True), (0o644, False), (0o602, False), (0o604, False)])
 def test_a_secret_that_everybody_can_read_is_refused(good, mode, fine):
-    """It may be known already: chmod alone is not enough."""
+    """Such a secret may be known already: chmod alone is not enough."""
     good["oidc_client_secret_file"].chmod(mode)
     if fine:
         assert identity_provider(Settings(**good))
@@ -164,5 +164,5 @@ def test_a_file_without_one_line_is_no_secret(good, content):
 
 
 def test_no_scope_of_an_administrator_comes_from_a_provider():
-    """What its users may do is what `keys create` gives by default."""
+    """Users of a provider may do what `keys create` gives by default."""
     assert {Scope.SUBMIT, Scope.READ} == SCOPES

@@ -185,7 +185,7 @@ async def test_a_ranked_submission_shows_its_processes_while_it_runs_and_afterwa
 
 
 async def test_streams_are_limited_and_counted(open_site):
-    """One address has so many; what is over is refused at once, and one that has ended makes room."""
+    """An address has so many; what is over is refused at once, and one that has ended makes room."""
     async with open_site(open_server=True, stream_limits=PeerLimits(total=9, per_address=2)) as here:
         submission, lease = await running(here)
         at = here.url(f"/submissions/{submission.submission_id}/events")

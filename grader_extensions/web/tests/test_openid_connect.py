@@ -146,7 +146,7 @@ async def test_a_state_is_good_for_once(open_provider_site):
 
 
 async def test_a_code_is_good_for_once(open_provider_site):
-    """One that comes again, in a new sign-in of the same browser, is refused by the provider, and the page says so."""
+    """A code that comes again, in a new sign-in of the same browser, is refused by the provider, and the page says so."""
     async with open_provider_site() as (_, ann, provider):
         path = await allowed_by(ann.session, await began(ann))
         await ann.get(path, **BACK)
@@ -157,7 +157,7 @@ async def test_a_code_is_good_for_once(open_provider_site):
 
 
 async def test_a_code_of_another_browser_is_of_no_use(open_provider_site):
-    """Who has seen one can't put it into a sign-in of their own: PKCE binds it to the sign-in that began."""
+    """A reader of somebody's code can't put it into a sign-in of their own: PKCE binds it to the sign-in that began."""
     async with open_provider_site() as (here, ann, provider), reader(here.url()) as mallory:
         path = await allowed_by(ann.session, await began(ann))
         provider.in_authorization = {"code": parse_qs(urlsplit(path).query)["code"][0]}

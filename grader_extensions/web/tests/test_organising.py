@@ -1,4 +1,4 @@
-"""What organisers do while a competition runs, over a real socket with keys, and what each reader gets to see of it."""
+"""Organisers' calls while a competition runs, over a real socket with keys, and what each reader gets to see of it."""
 
 import asyncio
 import contextlib

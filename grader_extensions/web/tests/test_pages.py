@@ -127,7 +127,7 @@ def standing(user, score):
 
 
 async def test_a_page_that_is_no_number_is_no_error(open_site):
-    """It is the first; one past the last is empty."""
+    """Such a page is the first; one past the last is empty."""
     async with open_site() as here:
         await here.enter("ann", 2.0)
         for page in ("0", "-1", "x", "9" * 30, "%00", "99"):

@@ -201,7 +201,7 @@ async def test_a_line_of_a_source_has_an_address(browser, tmp_path):
 
 
 async def test_the_page_of_a_submission_is_live(browser, tmp_path):
-    """What happens is filled in as text, whatever it is; at the end the report is there. A strict policy, and no complaint."""
+    """Events are filled in as text, whatever they are; at the end the report is there. A strict policy, and no complaint."""
     async with site(tmp_path, open_server=True) as here:
         submission = await here.ledger.submit(fakes.new_submission(), fakes.problem())
         async with reader(browser) as page:
@@ -218,7 +218,7 @@ async def test_the_page_of_a_submission_is_live(browser, tmp_path):
 
 
 async def test_the_page_of_a_submission_works_without_a_script(browser, tmp_path):
-    """It loads itself again until there is a report."""
+    """The page loads itself again until there is a report."""
     async with site(tmp_path, open_server=True) as here:
         submission = await here.ledger.submit(fakes.new_submission(), fakes.problem())
         async with reader(browser, java_script_enabled=False) as page:
@@ -229,7 +229,7 @@ async def test_the_page_of_a_submission_works_without_a_script(browser, tmp_path
 
 
 async def test_a_hidden_page_holds_no_stream(browser, tmp_path):
-    """It is closed when the tab is hidden, and opened behind what was seen when it is shown again."""
+    """The stream is closed when the tab is hidden, and opened behind what was seen when it is shown again."""
     async with site(tmp_path, open_server=True) as here:
         submission = await here.ledger.submit(fakes.new_submission(), fakes.problem())
         lease = await here.ledger.lease("w", ttl_s=300)

@@ -157,7 +157,7 @@ async def test_baseline_times_are_of_submissions_that_the_reader_may_see(open_si
 
 
 async def test_baseline_times_of_another_problem_are_not_shown(open_site):
-    """One that had the same name, and another reference."""
+    """The other problem had the same name, and another reference."""
     async with open_site(open_server=True) as here:
         await here.enter("ann", 2.0)
         assert "PyTorch's times" not in (await here.get(PAGE))[1]

@@ -108,7 +108,7 @@ async def test_no_key_is_taken_over_a_connection_that_others_can_read(open_signe
 
 
 async def test_a_wrong_key_opens_nothing_and_is_quoted_nowhere(open_signed_site):
-    """One sentence for an unknown and a wrong one, as in the API; neither the page, the log nor an address has the key."""
+    """An unknown and a wrong key get the same sentence, as in the API; neither the page, the log nor an address has the key."""
     async with open_signed_site() as (here, ann):
         key = await key_of(here.ledger)
         wrong = [key[:-1] + ("0" if key[-1] != "0" else "1"), "grader_" + "a" * 12 + "_" + "b" * 64, "<script>", ""]
@@ -214,7 +214,7 @@ async def test_what_is_no_form_is_refused(open_signed_site, body, kind):
 
 
 async def test_sign_ins_that_are_looked_at_are_limited(open_signed_site):
-    """One address has so many at once, and has to wait for more."""
+    """An address has so many at once, and has to wait for more."""
     async with open_signed_site(sign_in_limits=PeerLimits(total=0, per_address=0)) as (here, ann):
         answer, text = await ann.sign_in(await key_of(here.ledger))
         assert answer.status == 429 and answer.headers["Retry-After"] == "5" and "Try again" in text

@@ -32,8 +32,7 @@ LINK = re.compile(r'(?:href|src|data-events)="([^"#]*)')
 
 
 async def crawl(url, guesses=(), headers=None, session=None, endless=()):
-    """Every path of the site that can be reached, with its status and text. endless: streams that do not end, of which only the status
-    is taken."""
+    """Return every path of the site that can be reached, with its status and text. endless: streams; only their status is taken."""
     pages, queue = {}, ["/", *guesses]
     async with contextlib.AsyncExitStack() as stack:
         session = session or await stack.enter_async_context(aiohttp.ClientSession(headers=headers or {}))

@@ -167,7 +167,7 @@ async def test_a_refusal_is_the_apis_sentence_next_to_its_field(open_server, cha
 
 
 async def test_quotas_and_the_queue_are_the_apis(open_server):
-    """What is submitted on a page counts in the API, and the other way round; the sentence says when to come again."""
+    """Submissions on a page count in the API, and the other way round; the sentence says when to come again."""
     async with open_server(hourly_limit=2) as ann:
         await send(ann)
         await ann.client.submit(new_submission("sum", [SourceFile(path="kernel.cu", content=GOOD)]))
@@ -337,6 +337,6 @@ def test_a_file_that_is_no_utf_8_is_named_with_its_line():
 
 
 def test_the_editors_file_names_its_packages_and_licence():
-    """It is built by `npm ci && npm run build` in `editor`."""
+    """The file is built by `npm ci && npm run build` in `editor`."""
     head = EDITOR.read_text()[:10_000].partition("*/")[0]
     assert "@codemirror/view 6." in head and "MIT License" in head and "Permission is hereby granted" in head

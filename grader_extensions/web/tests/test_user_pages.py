@@ -20,7 +20,7 @@ PUBLIC_URL = "https://grader.example.org"
 
 
 async def test_a_name_on_a_board_leads_to_the_users_history(open_site):
-    """What was the user's best when it was made, newest first, with the rank of the board now; no submission of a private competition."""
+    """The user's bests when they were made, newest first, with the rank of the board now; no submission of a private competition."""
     async with open_site(visibility="private") as here:
         await here.enter("bob", 3.0)
         ids = [await here.enter("ann", score, at=START + timedelta(hours=hour)) for hour, score in enumerate((1.0, 2.0, 1.5))]
@@ -143,8 +143,7 @@ def titles(root):
 
 
 async def test_a_board_has_a_feed(open_site):
-    """As it is for everybody: newest first, of one problem or overall, without what a freeze hides; an entry has another id when it is
-    better."""
+    """As for everybody: newest first, of one problem or overall, without what a freeze hides; a better entry has another id."""
     async with open_site(public_url=PUBLIC_URL) as here:
         await here.enter("ann", 2.0)
         await here.enter("bob", 3.0, at=START + timedelta(hours=1))

@@ -65,7 +65,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """What it is called in tests and tables."""
+        """The kernel's name in tests and tables."""
         return "-".join([self.path.stem, self.problem, *self.parameters.values()])
 
     def example(self) -> Example:
@@ -75,7 +75,7 @@ class Kernel:
         return Example(name=self.name, problem=problem, source=source, language=self.language, expected=self.expect)
 
     def source(self, trial_count: int = 0) -> str:
-        """What is submitted."""
+        """The text to submit."""
         return self._with_headers(self.path, {"problem.h": f"#define PROBLEM_TRIALS {trial_count}\n"}, set())
 
     def _with_headers(self, path: Path, texts: Mapping[str, str], included: set[str]) -> str:

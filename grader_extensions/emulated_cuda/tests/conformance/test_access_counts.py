@@ -1,4 +1,4 @@
-"""What the emulated device's sanitizer counts per source line, of programs whose counts are known."""
+"""Accesses that the emulated device's sanitizer counts per source line, of programs whose counts are known."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def counts_of(source: Path, folder: Path) -> AccessCounts:
 
 
 def expected_lines(program: Path) -> set[LineCounts]:
-    """What the comments of the program say."""
+    """Return the lines of the program's comments."""
     return {
         LineCounts(path=program.name, line=number, access=MemoryAccess(access), **dict(zip(COUNTS, map(int, numbers), strict=True)))
         for number, text in enumerate(program.read_text().splitlines(), start=1)

@@ -54,7 +54,7 @@ int main() {
 
 
 def test_a_body_may_begin_right_behind_its_brace(build: Build) -> None:
-    """What is inserted there keeps apart from the first word, and from what else is inserted."""
+    """Inserted text keeps apart from the first word, and from what else is inserted."""
     assert emulation.translate(TIGHT, "k.cu").count(emulation.SECOND_BODY) == 4
     program = build(TIGHT)
     for block_loops in (True, False):

@@ -1,4 +1,4 @@
-"""What CUDA programs print on the emulated device.  features.toml names the GPU that printed each `.expected`."""
+"""Output of CUDA programs on the emulated device.  features.toml names the GPU that printed each `.expected`."""
 
 import shutil
 import signal
@@ -23,7 +23,7 @@ MARKED = [
 
 @pytest.mark.parametrize("source", MARKED)
 def test_the_emulated_device_prints_what_the_gpu_prints(source: Path, build: Build) -> None:
-    """One program, one feature, the same lines."""
+    """A program of one feature prints the same lines."""
     outcome = run(build(source))
     assert (outcome.returncode, outcome.stderr) == (0, "")
     assert outcome.stdout == source.with_suffix(".expected").read_text()
@@ -143,7 +143,7 @@ int main() {
 
 
 def test_memory_that_nobody_wrote_is_nan(build: Build) -> None:
-    """What an earlier block or allocation left behind must not make a wrong kernel right."""
+    """Values that an earlier block or allocation left behind must not make a wrong kernel right."""
     assert run(build(POISON)).stdout == "1 1 1 1\n"
 
 

@@ -115,7 +115,7 @@ def result_bits(operation: str, values: list[float], kind: str, direction: str) 
 
 
 def unrounded(operation: str, used: list[float]) -> float:
-    """What infinities, NaN and a division by zero make: infinity, NaN, zero, or what is infinite without its finite part."""
+    """Return the result for infinities, NaN and a division by zero: infinity, NaN, zero, or what is infinite without its finite part."""
     a, b, c = [*used, 0.0, 0.0][:3]
     if operation in ("sqrt", "float"):
         return a if a > 0 or operation == "float" else nan

@@ -59,7 +59,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("kernel", FAULTS.values(), ids=list(FAULTS))
 def test_what_the_device_ends_the_launch_for_aborts_with_a_line(kernel: str, build: Build) -> None:
-    """One line says what, and in which thread."""
+    """The line names the fault and the thread."""
     outcome = launch(build, kernel)
     assert outcome.returncode == -signal.SIGABRT
     assert outcome.stderr.startswith("emulated device: ") and "in kernel k, block (0,0,0) thread (" in outcome.stderr
@@ -74,7 +74,7 @@ def test_a_shared_address_out_of_range_is_a_fault(offset: str, build: Build) -> 
 
 
 def test_an_output_that_no_instruction_wrote_is_nan(build: Build) -> None:
-    """One under a predicate that does not hold must not keep an old value."""
+    """An output under a predicate that does not hold must not keep an old value."""
     asm = 'asm("{ .reg .pred p; setp.eq.u32 p, %1, 99; @p mov.f32 %0, 0f00000000; }" : "=f"(y) : "r"(threadIdx.x));'
     outcome = launch(build, f'float y = 5; {asm} if (threadIdx.x == 0) printf("%d\\n", isnan(y));')
     assert outcome.stdout == "1\n"

@@ -1,4 +1,4 @@
-"""What the emulated device's sanitizer finds.  Every program of `sanitizer/` has a bug, and with -DFIXED it has none; so has every kernel
+"""Findings of the emulated device's sanitizer.  Every program of `sanitizer/` has a bug, and with -DFIXED it has none; so has every kernel
 of `programs/bugs.cu`.
 
 A comment before it says what is found, and others mark the lines: `// line`, and `// other` for the second access of a race.
@@ -42,7 +42,7 @@ def look(source: Path, folder: Path, *flags: str, ends: int = 0) -> list[Sanitiz
 
 
 def expectation(lines: Sequence[str], first: int = 1) -> tuple[list[str], set[int]]:
-    """What the first of these lines says, and which of them are marked. first: its number."""
+    """Return the finding that the first of these lines names, and which of them are marked. first: its number."""
     comments = [line.rpartition("//")[2].split() for line in lines]
     marked = {number for number, words in enumerate(comments, start=first) if words and set(words) <= {"line", "other"}}
     return lines[0].removeprefix(FINDS).partition(".")[0].split(), marked
@@ -122,7 +122,7 @@ def test_barriers_of_another_number_per_warp_are_a_warning(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_without_marks_a_local_variable_is_not_looked_at(tmp_path: Path) -> None:
-    """What a source is compiled with that g++ takes with the marks for wrong: all else is found."""
+    """Sources that g++ takes with the marks for wrong are compiled without: all else is found."""
     source, marked, unmarked = HERE / "sanitizer" / "local_scalar.cu", tmp_path / "marked", tmp_path / "unmarked"
     marked.mkdir()
     unmarked.mkdir()
@@ -133,7 +133,7 @@ def test_without_marks_a_local_variable_is_not_looked_at(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_load_that_is_moved_out_of_a_loop_would_be_a_false_alarm(tmp_path: Path) -> None:
-    """What `-fno-tree-loop-im` is for: g++ else loads before the loop what the loop never reads."""
+    """The reason for `-fno-tree-loop-im`: g++ else loads before the loop what the loop never reads."""
     source = HERE / "sanitizer" / "local_silent.cu"
     assert look(source, tmp_path) == []
     assert {finding.kind for finding in look(source, tmp_path, "-ftree-loop-im")} == {SanitizerKind.UNINITIALISED_READ}
@@ -218,13 +218,13 @@ def races_built(folder: Path, *flags: str) -> Look:
 
 @pytest.fixture(scope="module")
 def racing(tmp_path_factory: pytest.TempPathFactory) -> Look:
-    """What is found in the kernels as they are."""
+    """Return the findings in the kernels as they are."""
     return races_built(tmp_path_factory.mktemp("racing"))
 
 
 @pytest.fixture(scope="module")
 def put_right(tmp_path_factory: pytest.TempPathFactory) -> Look:
-    """What is found with every race put right."""
+    """Return the findings with every race put right."""
     return races_built(tmp_path_factory.mktemp("put_right"), "-DFIXED")
 
 

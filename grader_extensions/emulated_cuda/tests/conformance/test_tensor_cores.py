@@ -1,4 +1,4 @@
-"""What the emulated device does with wrong uses of tensor cores, and how fast it multiplies.  What they compute is in the programs."""
+"""Wrong uses of tensor cores on the emulated device, and how fast it multiplies.  What they compute is in the programs."""
 
 import signal
 from pathlib import Path

@@ -30,7 +30,7 @@ DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """What a builder left. artifact: None where it refused."""
+    """The result of a builder. artifact: None where it refused."""
 
     log: str
     artifact: Path | None
@@ -82,7 +82,7 @@ def build_together(extensions: Sequence[Extension], folder: Path) -> Path:
 
 
 def module_of(extension: Extension) -> str:
-    """What an extension's module is called among many."""
+    """Return the name of an extension's module among many."""
     return f"extension_{extension.name}"
 
 

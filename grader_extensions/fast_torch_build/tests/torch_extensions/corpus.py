@@ -40,7 +40,7 @@ Argument: TypeAlias = "Drawn | bool | int | float | str | list[Argument] | None"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a function of the module."""
+    """A call of a function of the module."""
 
     text: str
     function: str
@@ -93,7 +93,7 @@ def _places() -> list[Path]:
 
 
 def expectations(text: str) -> tuple[str, tuple[Call, ...]]:
-    """What the first lines of a source say."""
+    """Return the expectations in the first lines of a source."""
     first, *rest = text.splitlines()
     headers = first.removeprefix(FIRST)
     assert headers in HEADERS, f"line 1 is {first!r}; write '{FIRST}light' or '{FIRST}full'"

@@ -26,7 +26,7 @@ from grader_extensions.fast_torch_build.tests.torch_extensions.corpus import Ext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What became of the extensions, by name. outcomes: of the builder's artifacts; full: the same calls with torch's own headers."""
+    """Outcomes of the extensions, by name. outcomes: of the builder's artifacts; full: the same calls with torch's own headers."""
 
     extensions: dict[str, Extension]
     built: dict[str, Built]
@@ -34,7 +34,7 @@ class Results:
     full: dict[str, Any]
 
     def wrong_build(self, name: str) -> str:
-        """What is wrong with the build, or "". Light headers are taken wherever they carry the source; else torch's own, with a reason."""
+        """Return the fault of the build, or "". Light headers are taken wherever they carry the source; else torch's own, with a reason."""
         built, expected = self.built[name], self.extensions[name].headers
         if built.artifact is None or built.note is None:
             return f"{name} was not built:\n{built.log}"
@@ -51,7 +51,7 @@ class Results:
         return [f"{name}: {call.text}: {end.get('message')}" for call, end in ends if ("raised" in end) != call.raises]
 
     def difference(self, name: str) -> str:
-        """What differs with torch's own headers, or "": results, dtypes, strides, exceptions with their words, or the arguments."""
+        """Return the difference to torch's own headers, or "": results, dtypes, strides, exceptions with their words, or the arguments."""
         ours, full = self.outcomes.get(name), self.full.get(name)
         if full is None or "outcomes" not in full:
             return f"{name} with torch's own headers: {full}"

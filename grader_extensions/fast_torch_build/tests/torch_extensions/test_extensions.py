@@ -16,7 +16,7 @@ PARTS = {f"part{letter}": LIGHT[number :: len(LETTERS)] for number, letter in en
 
 
 def test_the_corpus_is_large_enough() -> None:
-    """What the other tests claim, they claim of so many sources: light headers carry most."""
+    """The other tests claim what they claim of so many sources: light headers carry most."""
     assert len(LIGHT) >= 43
     assert len(FULL) >= 5
 
