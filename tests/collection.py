@@ -26,7 +26,7 @@ from types import ModuleType
 import pytest
 
 AFTER_COLLECTION = True  # False only while tests are collected
-_DONE = pytest.StashKey[bool]()
+_COLLECTED = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,9 +48,9 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before the first test of a module, import what it left out."""
     collector = item.getparent(pytest.Module)
-    if collector is not None and _DONE not in collector.stash:
+    if collector is not None and _COLLECTED not in collector.stash:
         execute_deferred(collector.obj)
-        collector.stash[_DONE] = True
+        collector.stash[_COLLECTED] = True
 
 
 def execute_deferred(module: ModuleType) -> None:

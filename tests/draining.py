@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-Said = TypeVar("Said")
+Yielded = TypeVar("Yielded")
 Returned = TypeVar("Returned")
 
 
-def drained(generator: Generator[Said, Any, Returned]) -> tuple[list[Said], Returned]:
+def drained(generator: Generator[Yielded, Any, Returned]) -> tuple[list[Yielded], Returned]:
     """Everything that it yields, and its value."""
     messages = []
     while True:

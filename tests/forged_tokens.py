@@ -7,7 +7,7 @@ import json
 from joserfc import jwk, jwt
 from joserfc.jws import JWSRegistry
 
-OTHER = jwk.RSAKey.generate_key(2048)
+FOREIGN = jwk.RSAKey.generate_key(2048)
 IN_HEADER = jwk.ECKey.generate_key("P-256")
 
 
@@ -34,7 +34,7 @@ def by_public_pem(key, claims):
 
 def by_another_key(key, claims):
     """By somebody who gives the provider's key id."""
-    return jwt.encode({"alg": "RS256", "kid": "first"}, claims, OTHER)
+    return jwt.encode({"alg": "RS256", "kid": "first"}, claims, FOREIGN)
 
 
 def by_a_key_that_comes_along(key, claims):

@@ -40,7 +40,7 @@ GOOD_INLINE = INLINE.replace("BODY", "")
 KERNEL_LINE = 7  # of INLINE, where BODY stands
 
 
-class Made:
+class ModuleBuild:
     """The files and log of a build."""
 
     def __init__(self, code: int, out: Path, log: str) -> None:
@@ -59,13 +59,13 @@ class Made:
 
 def build_here(
     place: Path, capfd: pytest.CaptureFixture[str], files: Mapping[str, str], find: Callable[..., Any] = implementation, **fields: Any
-) -> Made:
+) -> ModuleBuild:
     """Build in this process, below a directory. find: the language's implementation. fields: what `write_job` takes."""
     write_job(place / "src", files, **fields)
     (place / "out").mkdir()
     capfd.readouterr()
     code = build.build(place / "src", place / "out", find)
-    return Made(code, place / "out", capfd.readouterr().out)
+    return ModuleBuild(code, place / "out", capfd.readouterr().out)
 
 
 class Builder:
@@ -74,7 +74,7 @@ class Builder:
     def __init__(self, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self._place, self._capfd, self._count = place, capfd, 0
 
-    def __call__(self, text: str, path: str = "mine/kernel.py", files: Mapping[str, str] | None = None, **fields: Any) -> Made:
+    def __call__(self, text: str, path: str = "mine/kernel.py", files: Mapping[str, str] | None = None, **fields: Any) -> ModuleBuild:
         """files: further files of the submission, by path, named after the first; fields: of the job, or the problem's modules."""
         self._count += 1
         place = self._place / str(self._count)

@@ -41,7 +41,7 @@ def builder(built):
     return lambda files, device_kind, language=cuda, **fields: built(files, lambda *_: language, device_kind=device_kind, **fields)
 
 
-KEPT = """
+RETAINED = """
 struct Kept { float value; ~Kept() { value = 0; } };
 __global__ void keep(const float* a, float* b) {
     Kept kept{a[threadIdx.x]};
@@ -54,9 +54,9 @@ extern "C" void solve(const float* a, float* b, long n, cudaStream_t s) { keep<<
 
 def test_a_kernel_whose_second_body_does_not_compile_has_its_first(builder):
     """An object with a destructor has no element for each thread. An error of both bodies is given once, in the user's text."""
-    built = builder({"kernel.cu": KEPT.replace("WRONG", "")}, "emulated")
+    built = builder({"kernel.cu": RETAINED.replace("WRONG", "")}, "emulated")
     assert (built.code, built.log) == (build.BUILT, "")
-    built = builder({"kernel.cu": KEPT.replace("WRONG", " b[0] = valeu;").replace("~Kept() { value = 0; }", "")}, "emulated")
+    built = builder({"kernel.cu": RETAINED.replace("WRONG", " b[0] = valeu;").replace("~Kept() { value = 0; }", "")}, "emulated")
     assert built.code == build.REJECTED
     assert built.log.count("error:") == 1 and "kernel.cu:6:" in built.log and "‘valeu’" in built.log
 
@@ -213,16 +213,16 @@ def attempts(*outcomes):
 FAILED = build.BuildAttempt(
     code=build.REJECTED, log="In file included from k.cu:1:\nlight.h:3:1: error: no such thing\nlight.h:4:1: error: more\n"
 )
-DONE = build.BuildAttempt(code=build.BUILT, log="", artifact=b"artifact")
+BUILT_ATTEMPT = build.BuildAttempt(code=build.BUILT, log="", artifact=b"artifact")
 LIGHT, FULL = Headers(name="light"), Headers(name="full")
 
 
 def test_a_try_has_a_time_limit_and_the_last_has_the_box_s():
     """A light build that hangs leaves the full one its time."""
-    attempt, tried = attempts(FAILED, DONE)
+    attempt, tried = attempts(FAILED, BUILT_ATTEMPT)
     notes = []
     attempted, note = build.first_that_does([LIGHT, FULL], attempt, notes.append)
-    assert attempted is DONE
+    assert attempted is BUILT_ATTEMPT
     assert tried == [("light", build.ATTEMPT_S), ("full", None)]
     assert note == wire.BuildNote(headers="full", fallback="light.h:3:1: error: no such thing")
     assert notes == [note]  # where the full one is stopped, this has been left
@@ -232,16 +232,16 @@ def test_a_try_has_a_time_limit_and_the_last_has_the_box_s():
 def test_a_build_without_an_entry_is_not_made_twice_where_the_sources_have_none(settles, lacks_entry, decides):
     """Unless the headers may have left it out, or something that they lack was left out of the artifact."""
     lacking = build.BuildAttempt(code=build.ENTRY_NOT_FOUND, log="error: no Python module\n", lacks_entry=lacks_entry)
-    attempt, tried = attempts(lacking, DONE)
+    attempt, tried = attempts(lacking, BUILT_ATTEMPT)
     attempted, note = build.first_that_does([Headers(name="light", settles_entry=settles), FULL], attempt)
-    assert attempted is (lacking if decides else DONE)
+    assert attempted is (lacking if decides else BUILT_ATTEMPT)
     assert [name for name, _ in tried] == (["light"] if decides else ["light", "full"])
     assert note.headers == tried[-1][0]
 
 
 def test_a_way_that_is_not_there_says_why():
     """A language may have a sentence in the place of headers."""
-    attempt, tried = attempts(DONE)
+    attempt, tried = attempts(BUILT_ATTEMPT)
     _, note = build.first_that_does(["the headers have another shape " + "x" * 1000, FULL], attempt)
     assert tried == [("full", None)]
     assert note.fallback.startswith("the headers have another shape") and len(note.fallback) == build.FALLBACK_LIMIT

@@ -9,7 +9,7 @@ from tests.python_builds import PLAIN
 
 pytestmark = pytest.mark.slow  # torch is imported in each
 MAIN = "from kernels import add\nfrom .pkg.more import also\n\ndef solution(a, b):\n    return also(add(a, b))\n"
-OTHERS = {"kernels.py": "def add(a, b):\n    return a + b\n", "pkg/__init__.py": "", "pkg/more.py": "def also(x):\n    return x\n"}
+MODULES = {"kernels.py": "def add(a, b):\n    return a + b\n", "pkg/__init__.py": "", "pkg/more.py": "def also(x):\n    return x\n"}
 BOUND = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add_all", &add_all); }\n'
 CUDA = """#include <torch/extension.h>
 #include "kernel.cuh"
@@ -37,15 +37,17 @@ SUM = [11.0, 22.0, 33.0]
 
 def test_files_that_import_each_other_are_built_and_loaded(builder, loaded):
     """In both boxes; the artifact says which one is the main file."""
-    built = builder(MAIN, path="run.py", files=OTHERS)
+    built = builder(MAIN, path="run.py", files=MODULES)
     assert built.code == BUILT, built.log
-    assert built.names == ["main/path", *(f"sources/{name}" for name in sorted(["run.py", *OTHERS]))]
+    assert built.names == ["main/path", *(f"sources/{name}" for name in sorted(["run.py", *MODULES]))]
     assert loaded(built.artifact) == SUM
 
 
 def test_the_main_file_need_not_be_the_first(builder, loaded):
     """If it alone has an entry."""
-    built = builder(OTHERS["kernels.py"], path="kernels.py", files={"z.py": MAIN, **{name: OTHERS[name] for name in OTHERS if "/" in name}})
+    built = builder(
+        MODULES["kernels.py"], path="kernels.py", files={"z.py": MAIN, **{name: MODULES[name] for name in MODULES if "/" in name}}
+    )
     assert built.code == BUILT and loaded(built.artifact) == SUM, built.log
 
 
@@ -109,10 +111,10 @@ def test_a_file_may_have_the_name_that_an_inline_text_is_compiled_under(builder)
 
 def test_a_missing_package_is_unsupported_and_a_missing_file_is_not(builder):
     """A package that no file is named like; a misspelt file of the submission's own. What is said: tests/unit/test_missing_modules.py."""
-    failed = builder(f"import tilelang.language\n{PLAIN}", path="run.py", files=OTHERS)
+    failed = builder(f"import tilelang.language\n{PLAIN}", path="run.py", files=MODULES)
     assert failed.code == UNSUPPORTED, failed.log
     assert failed.log.startswith("run.py:1: error: this grader does not have the Python module 'tilelang'")
-    failed = builder(f"from kernles import add\n{PLAIN}", path="run.py", files=OTHERS)
+    failed = builder(f"from kernles import add\n{PLAIN}", path="run.py", files=MODULES)
     assert failed.code == IMPORT_FAILED, failed.log
     assert "no module 'kernles'; the files can be imported as kernels, run, pkg, pkg.more; did you mean 'kernels'?" in failed.log
 

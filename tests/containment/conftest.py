@@ -201,19 +201,19 @@ def nothing_is_left():
 
 
 @pytest.fixture(scope="session")
-def found_cages():
+def cage_checks():
     """Hold what each isolation says of itself, asked once."""
     return {}
 
 
-async def usable(name, found_cages):
-    if name not in found_cages:
+async def usable(name, cage_checks):
+    if name not in cage_checks:
         with tempfile.TemporaryDirectory(prefix="grader-check-") as directory:
             isolation = CAGES[name](BoxSettings(state_id="check", runtime_dir=Path(directory)))
-            found_cages[name] = await isolation.check()
+            cage_checks[name] = await isolation.check()
             await isolation.close()
-    if not found_cages[name].usable:
-        absent(name, found_cages[name].detail)
+    if not cage_checks[name].usable:
+        absent(name, cage_checks[name].detail)
 
 
 async def caged(name):
@@ -229,17 +229,17 @@ async def caged(name):
 
 
 @pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in CAGES])
-async def cage(request, found_cages):
+async def cage(request, cage_checks):
     """Each safe isolation in turn."""
-    await usable(request.param, found_cages)
+    await usable(request.param, cage_checks)
     async for instance in caged(request.param):
         yield instance
 
 
 @pytest.fixture
-async def docker_cage(found_cages):
+async def docker_cage(cage_checks):
     """The one for what only an engine has."""
-    await usable("docker", found_cages)
+    await usable("docker", cage_checks)
     async for instance in caged("docker"):
         yield instance
 

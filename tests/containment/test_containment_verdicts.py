@@ -35,9 +35,9 @@ FORGED = {"forged_verdict_on_stdout_and_stderr": Believed.STDOUT, "forged_verdic
     loop_scope="session",
     params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in SAFE],
 )
-async def graded_in(request, found_cages):
+async def graded_in(request, cage_checks):
     """Grade on this isolation, see that nothing stays, and that the next kernel gets its verdict."""
-    await usable(request.param, found_cages)
+    await usable(request.param, cage_checks)
     place = Path(tempfile.gettempdir(), f"{SESSION}verdicts{request.param}")
     place.mkdir(mode=0o711)
     settings = BoxSettings(state_id=place.name, runtime_dir=place)

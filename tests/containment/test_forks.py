@@ -73,9 +73,9 @@ mark = bytes(byte ^ 90 for byte in range(60, 100))
 
 
 @pytest.fixture
-async def cage(found_cages):
+async def cage(cage_checks):
     """The cage of forked boxes; its parent module is PARENT."""
-    await usable("forks", found_cages)
+    await usable("forks", cage_checks)
     async for instance in caged("forks"):
         Path(instance.attacker[0]).write_text(PARENT)
         yield instance

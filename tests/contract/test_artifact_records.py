@@ -26,9 +26,9 @@ async def names(ledger, submission_id, **options):
 async def test_files_come_with_the_facts_and_with_the_verdict(ledger):
     """By name, of this submission only."""
     other_id, submission_id = await submitted(ledger), await submitted(ledger)
-    for each_id in (other_id, submission_id):
+    for current_id in (other_id, submission_id):
         lease = await ledger.lease("w", ttl_s=30)
-        await ledger.append(lease, [fakes.ENVIRONMENT, artifact(f"b-{each_id}"), artifact("c")])
+        await ledger.append(lease, [fakes.ENVIRONMENT, artifact(f"b-{current_id}"), artifact("c")])
         await ledger.settle(lease, fakes.report(), [artifact("a")])
     assert await names(ledger, submission_id) == ["a", f"b-{submission_id}", "c"]
     (first, *_) = await ledger.artifacts.of(submission_id)

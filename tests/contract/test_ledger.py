@@ -88,7 +88,7 @@ async def test_several_are_leased_and_no_more_are_looked_for(ledger, monkeypatch
     waiting = [await submit(ledger) for _ in range(3)]
     await ledger.submit(fakes.new_submission(device_kind="cuda:7"), fakes.problem())
     batches = [await ledger.lease_some("w", limit, ttl_s=30, device_kinds=READY) for limit in (2, 8, 8)]
-    assert [[each_lease.submission.submission_id for each_lease in leased] for leased in batches] == [
+    assert [[entry.submission.submission_id for entry in leased] for leased in batches] == [
         [submission.submission_id for submission in part] for part in (waiting[:2], waiting[2:], [])
     ]
     assert len(looked) == len(waiting)

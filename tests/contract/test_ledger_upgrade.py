@@ -28,7 +28,7 @@ from tests import fakes
 # Rows as the code of version 0001 wrote them, dumped from its SQLite file.
 FIRST_VERSION = json.loads((Path(__file__).parents[1] / "fixtures" / "ledger_0001.json").read_text())
 STATES = {row["submission_id"]: row["state"] for row in FIRST_VERSION["submissions"]}
-NO_MORE = frozenset().union(*wire.RETIRED.values()) - {"flops"}  # a Measurement has them
+RETIRED = frozenset().union(*wire.RETIRED.values()) - {"flops"}  # a Measurement has them
 GRADED = next(row for row in FIRST_VERSION["submissions"] if row["submission_id"] == "graded")
 
 
@@ -89,7 +89,7 @@ def written(kind, value):
 def contains(now, before):
     """All that was there before is there now, and is the same, but for what no fact has any more; new fields may be next to it."""
     if isinstance(before, dict):
-        return all(contains(now[name], value) for name, value in before.items() if name not in NO_MORE)
+        return all(contains(now[name], value) for name, value in before.items() if name not in RETIRED)
     if isinstance(before, list):
         return len(now) == len(before) and all(map(contains, now, before))
     return now == before

@@ -89,7 +89,7 @@ async def _submit(address: str, count: int) -> list[str]:
         return [(await client.submit(_submission(index))).name for index in range(count)]
 
 
-async def _until_one_is_judged(address: str, names: list[str]) -> set[int]:
+async def _until_a_verdict(address: str, names: list[str]) -> set[int]:
     """Wait until one is being verified while others are queued; the states seen."""
     async with GraderClient(address) as client:
         async with asyncio.timeout(300):
@@ -125,7 +125,7 @@ def test_every_acknowledged_submission_reaches_one_verdict(sandbox: str, state_d
     address = address_of(state_dir)
     with server(state_dir, sandbox) as first:
         names = asyncio.run(_submit(address, 5))
-        states = asyncio.run(_until_one_is_judged(address, names))
+        states = asyncio.run(_until_a_verdict(address, names))
         first.process.kill()
         first.process.wait()
     assert submission_pb2.SUBMISSION_STATE_RUNNING in states and submission_pb2.SUBMISSION_STATE_QUEUED in states

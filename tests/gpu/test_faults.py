@@ -53,12 +53,12 @@ async def test_a_fault_has_its_verdict_and_leaves_nothing(
     graded = await grade(grading, kernel)
     following = await grade(grading, honest(FAULT_PROBLEM))
     used = await lowest_use(device_memory, used_before + SLACK_BYTES, SETTLE_S)
-    left_mib = f"{(used - used_before) / (1 << 20):+.0f}"
-    words = (graded.report.verdict.value, graded.report.reason, f"{graded.seconds:.1f}", following.verdict, left_mib)
+    leaked_mib = f"{(used - used_before) / (1 << 20):+.0f}"
+    words = (graded.report.verdict.value, graded.report.reason, f"{graded.seconds:.1f}", following.verdict, leaked_mib)
     section.table(*COLUMNS).add(kernel.ids, kernel.name.replace(f"-{FAULT_PROBLEM}", ""), *words)
     assert graded.is_one_of(kernel.expect), graded.explanation
     assert following.report.verdict is Verdict.ACCEPTED, following.explanation
-    assert used <= used_before + SLACK_BYTES, f"{left_mib} MiB are in use that were not before"
+    assert used <= used_before + SLACK_BYTES, f"{leaked_mib} MiB are in use that were not before"
 
 
 async def lowest_use(read: Callable[[], int], enough: int, limit_s: float) -> int:

@@ -15,7 +15,7 @@ from grader.server.service import GraderServicer
 from grader.v1 import grader_service_pb2 as api
 from tests import fakes
 from tests.server.keyed import keyed_server
-from tests.server.test_queue_share import until_one_runs
+from tests.server.test_queue_share import until_running
 
 
 async def names(client, **fields):
@@ -91,7 +91,7 @@ async def test_the_share_of_the_queue_counts_for_each(settings, kernel, share, a
         server.client(await server.key("ann")) as client,
     ):
         for _ in range(4):  # the fake grades four at a time
-            await until_one_runs(client, kernel)
+            await until_running(client, kernel)
         results = await client.batch_submit([kernel("hang") for _ in range(12)])
         refused = [result for result in results if isinstance(result, Exception)]
         assert {type(error) for error in refused} == {errors.QueueShareUsed} and len(refused) == 12 - accepted_count

@@ -93,8 +93,8 @@ async def test_a_connection_too_many_is_closed_and_one_that_ends_makes_room(limi
     async with port(limits=WIDE) as number, connected(number, 4, HALF):
         assert await status(number) == 200
     async with port(limits=limits) as number:
-        async with connected(number, 3, HALF) as readers, connected(number, sent=HALF) as (one_more,):
-            assert await closed(one_more) and not any(reader.at_eof() for reader in readers)
+        async with connected(number, 3, HALF) as readers, connected(number, sent=HALF) as (excess,):
+            assert await closed(excess) and not any(reader.at_eof() for reader in readers)
         async with asyncio.timeout(300):
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
@@ -110,8 +110,8 @@ async def test_connections_of_a_trusted_proxy_are_not_of_one_address():
             if held_count < total and proxies:
                 assert await status(number) == 200
             else:
-                async with connected(number, sent=HALF) as (one_more,):
-                    assert await closed(one_more)
+                async with connected(number, sent=HALF) as (excess,):
+                    assert await closed(excess)
             assert not any(reader.at_eof() for reader in readers)
 
 
@@ -127,12 +127,12 @@ async def test_a_caller_behind_a_trusted_proxy_has_so_many_of_its_connections():
         assert (await open_reader.readline()).split()[1] == b"200"
         async with connected(number, sent=sent(ann) + sent(bob)) as (shared,):
             assert b"200" in await shared.readuntil(b"ok\n") and b"200" in await shared.readuntil(b"ok\n")
-            async with connected(number, sent=sent(ann, *never)) as (pending,), connected(number, sent=sent(ann)) as (one_more,):
-                assert b"405" in await pending.readline() and await one_more.read() == b""
+            async with connected(number, sent=sent(ann, *never)) as (pending,), connected(number, sent=sent(ann)) as (excess,):
+                assert b"405" in await pending.readline() and await excess.read() == b""
                 async with connected(number, sent=sent(bob)) as (bob_reader,):
                     assert b"200" in await bob_reader.readline()
-    async with port(limits=PeerLimits(total=9, per_address=9)) as number, connected(number, 4, sent(ann, *never)) as pending:
-        assert [b"405" in await reader.readline() for reader in pending] == [True] * 4
+    async with port(limits=PeerLimits(total=9, per_address=9)) as number, connected(number, 4, sent(ann, *never)) as readers:
+        assert [b"405" in await reader.readline() for reader in readers] == [True] * 4
 
 
 async def test_many_requests_on_one_connection_are_answered():

@@ -121,14 +121,14 @@ async def test_nobody_says_whose_a_submission_is(people, kernel):
 
 
 READABLE = frozenset({"over"})
-FOUND = {"over": True, "running": False, "private": False, "gone": False, "": False}
+READABLE_BY_OTHERS = {"over": True, "running": False, "private": False, "gone": False, "": False}
 
 
-@pytest.mark.parametrize("competition_id", FOUND)
+@pytest.mark.parametrize("competition_id", READABLE_BY_OTHERS)
 async def test_others_read_what_a_competition_has_opened(ledger, competition_id):
     """An administrator always, and who asks for no keys."""
     submission = await ledger.submit(fakes.new_submission(user="alice", competition_id=competition_id), fakes.problem())
-    for caller, sees in ((ALICE, True), (BOB, FOUND[competition_id]), (ROOT, True), (NOBODY, True)):
+    for caller, sees in ((ALICE, True), (BOB, READABLE_BY_OTHERS[competition_id]), (ROOT, True), (NOBODY, True)):
         listing_filter = access.submission_filter(caller, "", competition_id or "any", READABLE)
         if competition_id:
             assert bool((await ledger.page(size=10, submission_filter=listing_filter))[0]) is sees

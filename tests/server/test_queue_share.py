@@ -23,7 +23,7 @@ from tests.server.keyed import bearer, keyed_server
 from tests.server.processes import until_built
 
 
-async def until_one_runs(client, kernel):
+async def until_running(client, kernel):
     await until_built(client, await client.submit(kernel("hang")))
 
 
@@ -41,7 +41,7 @@ async def test_one_key_fills_its_share_and_others_still_submit(settings, kernel)
         alice, bob = await server.key("alice"), await server.key("bob")
         async with server.client(alice) as first, server.client(bob) as second:
             for _ in range(4):  # the fake grades four at a time
-                await until_one_runs(first, kernel)
+                await until_running(first, kernel)
             for _ in range(2):
                 await second.submit(kernel())
             with pytest.raises(errors.QueueShareUsed) as used:
@@ -65,7 +65,7 @@ async def test_clients_without_keys_take_turns(serve, grade, kernel, named):
             for client in (many, second_client):
                 for name, call in vars(client.stub).items():
                     setattr(client.stub, name, call.func)
-        await until_one_runs(many, kernel)
+        await until_running(many, kernel)
         await many.batch_submit([kernel() for _ in range(20)])
         single = await placed(second_client, await second_client.submit(kernel()))
         assert single.queue_position.ahead_count == (0 if named else 20)
@@ -75,7 +75,7 @@ async def test_clients_without_keys_take_turns(serve, grade, kernel, named):
 async def test_commands_of_a_login_are_one_client(serve, grade, kernel):
     """Each is a process of its own: a loop of them has the turns of one. The control is another program, which is next."""
     async with serve(grade, capacity=1) as second_server:
-        await until_one_runs(second_server, kernel)
+        await until_running(second_server, kernel)
         ahead = []
         for _ in range(3):
             async with dial(second_server.address, Credential()) as command:
@@ -97,7 +97,7 @@ async def test_a_share_is_made_for_submissions_only(method, has_share):
 async def test_a_batch_of_the_class_lets_a_later_one_go_first(serve, grade, kernel, tmp_path):
     """Of the same client, which has one share of the queue; those of the class are in the order of shares. By the command line too."""
     async with serve(grade, capacity=1) as client:
-        await until_one_runs(client, kernel)
+        await until_running(client, kernel)
         first, second = await client.batch_submit([kernel(), kernel()], batch=True)
         third = await client.submit(kernel(), batch=True)
         source = tmp_path / "kernel.cu"

@@ -277,7 +277,7 @@ axes = { rows = 3 }
 problem = "row_softmax"
 axes = { rows = { lo = 3, high = 9 }, cols = -4 }
 """
-FOUND = [
+EXPECTED_MISTAKES = [
     "name: is missing; write lower case letters",
     "1: nam: is not a key here; did you mean 'name'?",
     "2: title: String should have at least 1 character; write one line",
@@ -309,8 +309,8 @@ def test_every_mistake_is_found_at_once(tmp_path, problems):
     path = tmp_path / "competition.toml"
     path.write_text(WRONG)
     mistakes = [str(mistake).removeprefix(f"{path}:").strip() for mistake in read_competition(path, problems)[1]]
-    assert all(any(mistake.startswith(text) for mistake in mistakes) for text in FOUND), mistakes
-    assert len(mistakes) == len(FOUND)
+    assert all(any(mistake.startswith(text) for mistake in mistakes) for text in EXPECTED_MISTAKES), mistakes
+    assert len(mistakes) == len(EXPECTED_MISTAKES)
 
 
 @pytest.mark.parametrize("data", ["secret = 3", "secret = [3]", "problems = 3", "title = 3\nsecret = []", ""])

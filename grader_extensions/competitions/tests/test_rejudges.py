@@ -28,7 +28,7 @@ from tests.contract import test_reuse
 from tests.vm_steps import vm_steps
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-NEW = replace(fakes.problem(), spec=replace(fakes.problem().spec, digest="f" * 64))
+CURRENT = replace(fakes.problem(), spec=replace(fakes.problem().spec, digest="f" * 64))
 WRONG = replace(fakes.report(), verdict=Verdict.WRONG_ANSWER, reason="MISMATCH", summary="No.", score=None)
 BY_FACTS = RejudgeOrder(cause="another tolerance", problem_id="sum")
 BY_RUNS = replace(BY_FACTS, method=RejudgeMethod.RUN)
@@ -65,8 +65,8 @@ async def write(ledger, work, *arguments, **named):
 
 async def create(ledger, order=BY_FACTS, request_id="", user="root"):
     candidates = await ask(ledger, rejudges.candidates, order, order.submission_ids or None)
-    numbers = {NEW.digest: [candidate.number for candidate in candidates]}
-    return await write(ledger, rejudges.create, order, user, request_id, numbers, [NEW], rejudge_id=secrets.token_hex(8))
+    numbers = {CURRENT.digest: [candidate.number for candidate in candidates]}
+    return await write(ledger, rejudges.create, order, user, request_id, numbers, [CURRENT], rejudge_id=secrets.token_hex(8))
 
 
 async def by_facts(ledger, report):
@@ -91,7 +91,7 @@ async def test_what_is_chosen_waits_to_be_decided(ledger):
     rejudge = await create(ledger)
     assert (rejudge.state, rejudge.submission_count, rejudge.pending_count) == (RejudgeState.RUNNING, 1, 1)
     (item,) = await ask(ledger, rejudges.undecided, 10)
-    assert (item.submission_id, item.old_digest, item.new_digest) == (submission.submission_id, submission.problem_digest, NEW.digest)
+    assert (item.submission_id, item.old_digest, item.new_digest) == (submission.submission_id, submission.problem_digest, CURRENT.digest)
     assert len(item.lines) == 2 and await ledger.get(submission.submission_id) == submission
 
 
@@ -146,7 +146,7 @@ async def test_a_preview_changes_nothing_and_applying_gives_it(ledger):
     assert (change.before.verdict, change.before.score.value, change.after.verdict) == (Verdict.ACCEPTED, 2.0, Verdict.WRONG_ANSWER)
     await write(ledger, rejudges.apply, rejudge_id)
     applied, history = await ledger.get(submission.submission_id), await ledger.judgements(submission.submission_id)
-    assert (applied.report, applied.score, applied.problem_digest) == (WRONG, None, NEW.digest)
+    assert (applied.report, applied.score, applied.problem_digest) == (WRONG, None, CURRENT.digest)
     assert [(was.sequence, was.verdict, was.rejudge_id) for was in history] == [
         (1, Verdict.ACCEPTED, ""),
         (2, Verdict.WRONG_ANSWER, rejudge_id),
@@ -204,7 +204,7 @@ async def test_a_run_is_graded_like_any_other_and_decides(ledger):
     rejudge = await create(ledger, replace(BY_RUNS, device_kind="cuda:H200"))
     await by_facts(ledger, None)
     lease = await ledger.lease("w", ttl_s=30, device_kinds=("cuda", "cuda:NVIDIA H200"))
-    assert lease.problem == NEW and lease.submission.new == replace(submission.new, device_kind="cuda:H200")
+    assert lease.problem == CURRENT and lease.submission.new == replace(submission.new, device_kind="cuda:H200")
     assert lease.submission.rejudge_id == rejudge.rejudge_id and lease.submission.submission_id != submission.submission_id
     await ledger.append(lease, [fakes.trial()])
     await ledger.settle(lease, WRONG)
@@ -369,8 +369,8 @@ async def test_what_is_withdrawn_or_banned_has_no_rank_in_a_preview_and_stays_so
     changes = await ask(ledger, rejudges.changes, rejudge_id, [CUP])
     assert {change.user: (change.rank_before, change.rank_after) for change in changes} == {"ann": (0, 0), "bob": (0, 0), "cyd": (1, 1)}
     await write(ledger, rejudges.apply, rejudge_id)
-    kept_submission = await ledger.get(by_user["ann"].submission_id)
-    assert kept_submission.score == scored(3.0).score and kept_submission.withdrawal.reason == "copied"
+    withdrawn = await ledger.get(by_user["ann"].submission_id)
+    assert withdrawn.score == scored(3.0).score and withdrawn.withdrawal.reason == "copied"
     assert [standing.user for standing in await read_standings(ledger, CUP)] == ["cyd"]
 
 

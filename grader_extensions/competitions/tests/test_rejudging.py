@@ -62,8 +62,8 @@ class Regrade(fakes.FakeGrade):
             content = source.content
             for old, replacement in self.replaced.items():
                 content = content.replace(old, replacement)
-            replacement = replace(submission.new, sources=(replace(source, content=content),))
-            lease = replace(lease, submission=replace(submission, new=replacement))
+            draft = replace(submission.new, sources=(replace(source, content=content),))
+            lease = replace(lease, submission=replace(submission, new=draft))
         async for fact in super().__call__(lease):
             yield fact
 

@@ -30,7 +30,7 @@ NANOSECONDS = 77777
 WAIT_S = 300
 
 
-def found_in(words, shown):
+def words_in(words, shown):
     """Those of the words that are in what was said. A number with other digits around it is another number: some moment's nanoseconds."""
     text = "\n".join(str(part) for part in shown)
     patterns = {word: rf"(?<![0-9])0*{word}(?![0-9])" if word.isdigit() else re.escape(word) for word in words}
@@ -114,14 +114,14 @@ async def test_what_is_secret_leaves_the_server_nowhere(settings, place, kernel,
         pass
     text = "\n".join(str(part) for part in shown)
     assert len(sent) == 8 and '"attempt_broke"' in text and '"attempt_failed"' in text and "grader_" in text
-    assert found_in(PLANTED, shown) == []
+    assert words_in(PLANTED, shown) == []
 
 
 async def test_without_a_competition_the_search_finds_something(settings, place, kernel, capsys):
     """The control: hidden workloads of a problem keep their times, and failures their messages."""
     async with telling(settings, place, kernel, capsys, competition=False) as (_, _, shown):
         pass
-    assert found_in((str(SIZE), "77777"), shown) == [str(SIZE), "77777"]
+    assert words_in((str(SIZE), "77777"), shown) == [str(SIZE), "77777"]
 
 
 async def test_what_a_final_draws_leaves_the_server_nowhere(settings, place, kernel, capsys):
@@ -146,14 +146,14 @@ async def test_what_a_final_draws_leaves_the_server_nowhere(settings, place, ker
         stored = str([await ledger.problem(run.problem_digest) for run in await _runs(ledger)])
     assert len(runs) == 4 and str(sizes[1]) in stored  # those are the sizes that it was run at
     secret = [ID, "77777", *(str(size) for size in sizes), *(competition.secret_seed for competition in drawn)]
-    assert len(set(secret)) == 6 and found_in(secret, shown) == []
+    assert len(set(secret)) == 6 and words_in(secret, shown) == []
 
 
 def test_a_number_is_found_wherever_it_is_one():
     """Padded, with a point behind it or before its zeros, as part of a word; not within another number."""
     for text in ("n=987654", "0" * 26 + "987654", "987654.0", "size_987654.", "0.000987654", "-987654,"):
-        assert found_in([str(SIZE)], [text]) == [str(SIZE)], text
-    assert found_in([str(SIZE)], ["nanos: 198765432", "seconds: 1987654", "9876540"]) == []
+        assert words_in([str(SIZE)], [text]) == [str(SIZE)], text
+    assert words_in([str(SIZE)], ["nanos: 198765432", "seconds: 1987654", "9876540"]) == []
 
 
 async def _runs(ledger):

@@ -53,7 +53,7 @@ secret = [{ problem = "sum", axes = { n = %d } }]
 """
 
 
-class Said:
+class Outputs:
     """Everything that came out of a server, by where."""
 
     def __init__(self):
@@ -213,7 +213,7 @@ async def test_secrets_are_in_no_answer_log_metric_or_error(settings, files, dat
 
     The control: what the fake grade raises on purpose is found in the log, and the pages and metrics were really read.
     """
-    outputs = Said()
+    outputs = Outputs()
     async with server_process(settings, files, database) as (address, web), Ledger.open(database or settings.ledger_path) as ledger:
         texts = await use(address, web, ledger, outputs)
     outputs.add("log", (files / "log").read_bytes())

@@ -33,7 +33,7 @@ CERTAIN = {
 }
 LD = "collect2: error: ld returned 1 exit status\n"
 # These would build, or fail otherwise, with torch's own headers.
-LEFT_OPEN = {
+UNCERTAIN = {
     "a namespace": BODY.format("namespace F = torch::nn::functional;"),
     "a name that torch has": BODY.format("auto y = torch::nn::Linear(3, 4);"),
     "a macro": 'TORCH_LIBRARY(mylib_of_mine, m) { m.def("f(Tensor x) -> Tensor"); }\n',
@@ -67,10 +67,10 @@ def ways(text: str, place: Path) -> tuple[Headers, Headers]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*CERTAIN, *LEFT_OPEN])
+@pytest.mark.parametrize("name", [*CERTAIN, *UNCERTAIN])
 def test_a_slip_of_the_pen_is_certain_and_what_torch_may_know_is_not(name: str, ready: Path, tmp_path: Path) -> None:
     """A real error names what torch's headers lack, or breaks the grammar; of the rest, a false error is worse than a wait."""
-    text = START + {**CERTAIN, **LEFT_OPEN}[name]
+    text = START + {**CERTAIN, **UNCERTAIN}[name]
     built, log = compiled(text, ways(text, tmp_path / "headers")[0], tmp_path / "light", ready)
     assert not built
     assert fast_headers.is_certain(log, {"k.cu": text}, ready) is (name in CERTAIN), log[:2000]

@@ -49,12 +49,12 @@ class RayCluster:
 
     def add_node(self, **options: object) -> None:
         """Start one more. more: what Ray takes, such as num_gpus and labels."""
-        for tries in reversed(range(START_TRIES)):
+        for remaining in reversed(range(START_TRIES)):
             try:
                 self._cluster.add_node(**{"num_cpus": 2, "object_store_memory": STORE_BYTES, **options})
                 return
             except Exception:
-                if not tries:
+                if not remaining:
                     raise
 
     def node_of(self, pid: int) -> Any:

@@ -192,9 +192,9 @@ async def test_a_server_of_plain_processes_takes_such_workers(place, fleet) -> N
 def credentials(content: bytes, place) -> grpc.ChannelCredentials:
     path = place / "worker.pem"
     path.write_bytes(content)
-    channel = channel_credentials("host:1", path)
-    assert channel is not None
-    return channel
+    tls_credentials = channel_credentials("host:1", path)
+    assert tls_credentials is not None
+    return tls_credentials
 
 
 async def test_only_a_certificate_that_is_still_good_lets_in(place, tmp_path, fleet, monkeypatch) -> None:
@@ -232,12 +232,12 @@ async def busy(fleet):
         await asyncio.gather(grading, return_exceptions=True)
 
 
-async def refusal_of(address, channel):
+async def refusal_of(address, tls_credentials):
     """With what code a worker with these credentials is kept out. A stream that the server resets before its answer is read is INTERNAL to
     gRPC, on a busy machine; a worker tries again then."""
     for _ in range(5):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            async with inside(address, credentials=channel):
+            async with inside(address, credentials=tls_credentials):
                 pass
         if caught.value.code() is not grpc.StatusCode.INTERNAL:
             break
@@ -294,8 +294,8 @@ async def test_a_submission_goes_to_a_worker_that_has_its_device(fleet, address)
 
 async def test_a_worker_without_a_modes_package_hands_the_submission_back(fleet, address) -> None:
     """Another one gets it, and the one that lacks it gets the other modes; where all lack it, the submission fails with what to do."""
-    test_lease = lease()
-    profile = replace(test_lease, submission=replace(test_lease.submission, new=replace(test_lease.submission.new, mode=wire.Mode.PROFILE)))
+    original = lease()
+    profile = replace(original, submission=replace(original.submission, new=replace(original.submission.new, mode=wire.Mode.PROFILE)))
     async with inside(address, standing(capacity=1)) as first:
         for refusal in (WorkerLost, ModeNotInstalled):
             grading = asyncio.create_task(graded(fleet, profile))
@@ -304,7 +304,7 @@ async def test_a_worker_without_a_modes_package_hands_the_submission_back(fleet,
             with pytest.raises(refusal, match="MODE_PROFILE is not installed"):
                 await grading
         async with inside(address, standing(capacity=1)) as second:
-            grading, plain = (asyncio.create_task(graded(fleet, request)) for request in (profile, test_lease))
+            grading, plain = (asyncio.create_task(graded(fleet, request)) for request in (profile, original))
             for worker in (second, first):
                 await worker.end((await worker.grade()).attempt)
             assert await grading == await plain == []
@@ -313,8 +313,8 @@ async def test_a_worker_without_a_modes_package_hands_the_submission_back(fleet,
 async def test_a_mode_whose_workers_are_away_for_a_moment_is_waited_for(fleet, address) -> None:
     """The submission is given to the worker that comes back, and does not fail at those that lack the package."""
     fleet._mode_wait_s = 60.0
-    test_lease = lease()
-    profile = replace(test_lease, submission=replace(test_lease.submission, new=replace(test_lease.submission.new, mode=wire.Mode.PROFILE)))
+    original = lease()
+    profile = replace(original, submission=replace(original.submission, new=replace(original.submission.new, mode=wire.Mode.PROFILE)))
     async with inside(address, standing(capacity=1)) as first:
         grading = asyncio.create_task(graded(fleet, profile))
         await first.end((await first.grade()).attempt, ModeNotInstalled.reason, "MODE_PROFILE is not installed here")
@@ -328,8 +328,8 @@ async def test_a_mode_whose_workers_are_away_for_a_moment_is_waited_for(fleet, a
 
 async def test_a_mode_is_waited_for_once_and_not_by_each_submission(fleet, address) -> None:
     """Each would hold a place for others in vain. A worker that joins may have the package: after it the wait begins anew."""
-    test_lease = lease()
-    profile = replace(test_lease, submission=replace(test_lease.submission, new=replace(test_lease.submission.new, mode=wire.Mode.PROFILE)))
+    original = lease()
+    profile = replace(original, submission=replace(original.submission, new=replace(original.submission.new, mode=wire.Mode.PROFILE)))
 
     async def lacks_it(worker) -> None:
         grading = asyncio.create_task(graded(fleet, profile))

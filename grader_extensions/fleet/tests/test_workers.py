@@ -143,8 +143,8 @@ def test_a_workers_judge_that_is_killed_costs_an_attempt_and_leaves_no_box(fleet
     gate.touch()
     watched = cli("watch", name, "--server", running.api)
     assert watched.code == 0 and "ACCEPTED" in watched.stdout, watched.stdout + watched.stderr
-    again, left_over = _judge_and_boxes(running.workers["one"].process.pid)
-    assert again != judge and not left_over
+    again, boxes_after = _judge_and_boxes(running.workers["one"].process.pid)
+    assert again != judge and not boxes_after
     assert not [pid for pid in boxes if Path(f"/proc/{pid}").exists()]
 
 

@@ -24,7 +24,7 @@ if AFTER_COLLECTION:
     from sandbox.launch.constant_weights import PARAMETER, Constant, ConstantWeights
 
 PASSED = ["passed"] * kernelbench.TRIAL_COUNT
-KEPT = Adjustments(keep_weights=True)
+KEEP = Adjustments(keep_weights=True)
 TESTS = Path(__file__).parents[3] / "tests"
 NORM_FILE, MODEL_FILE = TESTS / "exploits" / "problems" / "layer_norm.py", TESTS / "honest" / "problems" / "norm_model.py"
 INPUT = "def get_inputs():\n    return [torch.randn(32, 12)]\n"
@@ -72,7 +72,7 @@ if AFTER_COLLECTION:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_kernel_that_leaves_out_the_weights_is_wrong(tmp_path: Path, precision: str) -> None:
     """The control: it is right where an option of the problem keeps them, which is in its digest."""
-    drawn, constant = (kernelbench.load(NORM_FILE, adjustments=replace(change, precision=precision)).spec for change in (UNCHANGED, KEPT))
+    drawn, constant = (kernelbench.load(NORM_FILE, adjustments=replace(change, precision=precision)).spec for change in (UNCHANGED, KEEP))
     assert trials(judged(tmp_path, drawn, WithoutAffine)) == ["mismatched"]
     assert trials(judged(tmp_path, constant, WithoutAffine)) == PASSED
     assert drawn.digest != constant.digest
@@ -80,7 +80,7 @@ def test_a_kernel_that_leaves_out_the_weights_is_wrong(tmp_path: Path, precision
 
 @pytest.mark.parametrize("entry", ["Named", "Renamed", "Folded"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("adjustments", [UNCHANGED, KEPT], ids=["drawn", "kept"])
+@pytest.mark.parametrize("adjustments", [UNCHANGED, KEEP], ids=["drawn", "kept"])
 def test_a_kernel_that_reads_them_is_right(tmp_path: Path, entry: str, precision: str, adjustments: Adjustments) -> None:
     """By the same names, by others and in another order and shape, beside a buffer of its own, and folded while it is made."""
     spec = kernelbench.load(NORM_FILE, adjustments=replace(adjustments, precision=precision)).spec
@@ -102,7 +102,7 @@ def test_what_is_drawn_keeps_a_model_sound() -> None:
     """Positive variances, weights about their constants, and counters and random weights as they were."""
     drawn, fixed = (
         torch.load(io.BytesIO(load_task(kernelbench.load(MODEL_FILE, adjustments=change).spec, "cpu").state))
-        for change in (UNCHANGED, KEPT)
+        for change in (UNCHANGED, KEEP)
     )
     weights = drawn["weights"]
     for name in ("batch.running_var", "batch.weight", "layer.weight"):
@@ -171,13 +171,13 @@ def test_constants_that_the_problem_does_not_have_stay() -> None:
     """Such as a workspace, or a number that a submission keeps as a parameter; and the generators go on as without drawing."""
     task = load_task(kernelbench.load(NORM_FILE).spec, "cpu")
 
-    class Own(nn.Module):
+    class Constants(nn.Module):
         def __init__(self, n: int) -> None:
             super().__init__()
             self.two, self.space = nn.Parameter(torch.full((n,), 2.0)), nn.Parameter(torch.zeros(n + 1))
             self.norm, self.random = nn.LayerNorm(n), nn.Parameter(torch.randn(3))
 
-    instance = python.make_model(Own, task.state, "cpu")
+    instance = python.make_model(Constants, task.state, "cpu")
     torch.manual_seed(torch.load(io.BytesIO(task.state))["seed"])
     assert bool((instance.two == 2).all()) and not bool(instance.space.any())
     assert torch.equal(instance.random, torch.randn(3)) and float(instance.norm.weight.detach().std()) > 0.1

@@ -41,7 +41,7 @@ def changed(of: dict, *path: str, value: object = None) -> dict:
     return result
 
 
-def said_of(directory: Path) -> str:
+def message_of(directory: Path) -> str:
     with pytest.raises(ProblemInvalid) as caught:
         flashinfer.load(directory)
     return str(caught.value)
@@ -110,7 +110,7 @@ def test_the_digest_changes_with_what_decides_a_verdict_only(tmp_path):
     ],
 )
 def test_a_wrong_definition_names_file_and_key(tmp_path, definition, expected):
-    message = said_of(write(tmp_path / "p", definition))
+    message = message_of(write(tmp_path / "p", definition))
     assert "definition.json" in message and expected in message and "Value error" not in message
 
 
@@ -150,7 +150,7 @@ def test_expressions_have_whole_values(tmp_path, expressions, sizes):
     ],
 )
 def test_an_axis_without_value_says_why(tmp_path, expressions, expected):
-    assert expected in said_of(with_axes(tmp_path, expressions))
+    assert expected in message_of(with_axes(tmp_path, expressions))
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_an_axis_without_value_says_why(tmp_path, expressions, expected):
     ],
 )
 def test_a_wrong_workload_names_line_and_key(tmp_path, workload, expected):
-    message = said_of(write(tmp_path / "p", DEFINITION, workload))
+    message = message_of(write(tmp_path / "p", DEFINITION, workload))
     assert "workload.jsonl:1" in message and expected in message
 
 
 def test_tensors_that_no_device_holds_are_refused(tmp_path):
     definition = {**DEFINITION, "axes": {key: {"type": "var"} for key in ("rows", "width", "half", "flat")}}
     workload = {**WORKLOAD, "axes": {"rows": 10**6, "width": 10**6, "half": 1, "flat": 1}}
-    assert "its tensors take 4000004000008 bytes" in said_of(write(tmp_path / "p", definition, workload))
+    assert "its tensors take 4000004000008 bytes" in message_of(write(tmp_path / "p", definition, workload))
 
 
 def safetensors(path: Path, key: str = "t", dtype: str = "F32", shape: tuple[int, ...] = (5, 64), content: bytes = bytes(1280)) -> None:
@@ -227,7 +227,7 @@ def test_an_input_in_a_file_is_passed_along(tmp_path):
 def test_a_file_that_can_not_be_used_says_why(tmp_path, spoil, expected):
     directory = stored(tmp_path / "p")
     spoil(directory / "data.safetensors")
-    message = said_of(directory)
+    message = message_of(directory)
     assert "workload.jsonl:1: inputs.x: " in message and "data.safetensors" in message and expected in message
 
 
@@ -239,7 +239,7 @@ def test_inputs_that_are_all_fixed_are_refused(tmp_path):
         changed(WORKLOAD, "inputs", "x", value={"type": "safetensors", "path": "data.safetensors", "tensor_key": "t"}),
     )
     safetensors(directory / "data.safetensors")
-    assert "an answer could be kept from call to call" in said_of(directory)
+    assert "an answer could be kept from call to call" in message_of(directory)
     control = stored(tmp_path / "q")
     safetensors(control / "data.safetensors")
     assert flashinfer.load(control).spec.workloads

@@ -178,7 +178,7 @@ CUSTOM_WORKLOAD = json.loads((FIXTURES / "gather_blocks" / "workload.jsonl").rea
 
 
 @pytest.mark.parametrize(
-    ("old", "replacement", "said_of_it"),
+    ("old", "replacement", "message"),
     [
         ("return {'rows'", "return {'other'", "run returned no 'rows'"),
         ("'index': torch", "'indices': torch", "make_inputs made a NoneType of 'index'"),
@@ -191,12 +191,12 @@ CUSTOM_WORKLOAD = json.loads((FIXTURES / "gather_blocks" / "workload.jsonl").rea
         ("torch.randn(pages,", "torch.randn(10**12,", "make_inputs raised RuntimeError"),
     ],
 )
-def test_code_that_does_not_fit_its_definition_is_the_problems_fault(tmp_path, old, replacement, said_of_it):
+def test_code_that_does_not_fit_its_definition_is_the_problems_fault(tmp_path, old, replacement, message):
     assert old in CUSTOM["reference"]
     directory = write(tmp_path / "p", {**CUSTOM, "reference": CUSTOM["reference"].replace(old, replacement)}, CUSTOM_WORKLOAD)
     with pytest.raises(ReferenceFailed) as caught:
         task_of(directory)
-    assert said_of_it in str(caught.value) and "gather_blocks" in str(caught.value)
+    assert message in str(caught.value) and "gather_blocks" in str(caught.value)
 
 
 def test_a_kernel_is_graded_by_the_rule(tmp_path):

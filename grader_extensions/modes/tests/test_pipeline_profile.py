@@ -35,7 +35,7 @@ class Boxes(fakes.FakeBoxes):
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
         async with super().start(spec) as box:
             if spec.out_dir is not None and self.leaves:
-                profile_note = wire.KernelProfile(
+                kernel_profile = wire.KernelProfile(
                     tools=(ran("nvcc"), ran("torch profiler"), ran("ncu")),
                     workload_id="hidden",
                     architecture="sm_90a",
@@ -45,7 +45,7 @@ class Boxes(fakes.FakeBoxes):
                 files = {"a.ptx": "nvcc", "torch_trace.json": "torch profiler", "ncu.ncu-rep": "ncu", "x.ncu-rep": "ncu"}
                 for name in files:
                     (spec.out_dir / name).write_text(name)
-                (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=profile_note, files=files)))
+                (spec.out_dir / "profile.json").write_bytes(wire.encode(wire.ProfileNote(profile=kernel_profile, files=files)))
             yield box
 
     @property

@@ -198,7 +198,7 @@ async def test_a_server_removes_what_its_settings_say(serve, monkeypatch):
     """The part is made of both settings, and its task is started."""
     calls, started = [], asyncio.Event()
 
-    class Seen(Retention):
+    class RecordedRetention(Retention):
         def __init__(self, ledger, policy, **days):
             calls.append(days)
             super().__init__(ledger, policy, **days)
@@ -206,7 +206,7 @@ async def test_a_server_removes_what_its_settings_say(serve, monkeypatch):
         async def run(self):
             started.set()
 
-    monkeypatch.setattr(server_part, "Retention", Seen)
+    monkeypatch.setattr(server_part, "Retention", RecordedRetention)
     async with serve(retain_sources_days=3, retain_events_days=4), asyncio.timeout(60):
         await started.wait()
     assert calls == [{"sources_days": 3, "events_days": 4}]

@@ -23,7 +23,7 @@ if AFTER_COLLECTION:
     from grader_extensions.formats.kernelbench_reference import describe
     from grader_extensions.formats.tests import test_strides
     from grader_extensions.formats.tests.tasks import NONE, model, spec_of
-    from grader_extensions.formats.tests.test_constant_weights import INPUT, KEPT, NORM_FILE, spec_of_number
+    from grader_extensions.formats.tests.test_constant_weights import INPUT, KEEP, NORM_FILE, spec_of_number
     from grader_extensions.problem_check.judge import case
     from grader_extensions.problem_check.judge.case import AdmissionCase
     from grader_extensions.problem_check.judge.check import admit
@@ -486,7 +486,7 @@ def test_admission_tries_kernels_that_ignore_a_weight(tmp_path: Path) -> None:
     """Rejected where it is drawn; a warning where it is kept, is a constant buffer, or hardly counts. What no answer depends on, such as
     running statistics in training, is not spoken of."""
     assert verdicts(kernelbench.load(NORM_FILE).spec) == {"weight ln_weight": "passed", "weight ln_bias": "passed"}
-    assert verdicts(kernelbench.load(NORM_FILE, adjustments=KEPT).spec) == {
+    assert verdicts(kernelbench.load(NORM_FILE, adjustments=KEEP).spec) == {
         "weight ln_weight": "warning",
         "weight ln_bias": "warning",
     }

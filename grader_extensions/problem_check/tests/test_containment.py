@@ -57,9 +57,9 @@ def reference(x):
 
 
 @pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in SAFE])
-async def make_box(request, found_cages, tmp_path):
+async def make_box(request, cage_checks, tmp_path):
     """Make the box of a check on each safe isolation in turn, with the limits as they are or others."""
-    await usable(request.param, found_cages)
+    await usable(request.param, cage_checks)
     with tempfile.TemporaryDirectory(prefix="grader-problem-check-") as directory:
         Path(directory).chmod(0o711)
         settings = BoxSettings(state_id=f"problemcheck{os.getpid()}", runtime_dir=Path(directory) / "runtime")
@@ -234,9 +234,9 @@ def boxes_of(environment, name):
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in SAFE])
-async def test_a_check_that_is_killed_leaves_no_box_for_long(found_cages, tmp_path, name):
+async def test_a_check_that_is_killed_leaves_no_box_for_long(cage_checks, tmp_path, name):
     """Bubblewrap's ends with the command, a container's with the next check, which unmounts its directory. The control: it was there."""
-    await usable(name, found_cages)
+    await usable(name, cage_checks)
     hostile(tmp_path, "", "def reference(x):\n    while True:\n        pass\n")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "grader.cli.main", "problems", "check", "--sandbox", name, str(tmp_path / "hostile")]
@@ -266,9 +266,9 @@ async def test_an_honest_problem_is_admitted_in_the_box(make_box, tmp_path):
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in SAFE])
-async def test_checks_of_one_user_run_at_the_same_time(found_cages, tmp_path, name):
+async def test_checks_of_one_user_run_at_the_same_time(cage_checks, tmp_path, name):
     """The first one sweeps, and each that ends removes what no other needs."""
-    await usable(name, found_cages)
+    await usable(name, cage_checks)
     hostile(tmp_path, "", "def reference(x):\n    return x * 2 + 1\n")
     command = [sys.executable, "-m", "grader.cli.main", "problems", "check", "--sandbox", name, str(tmp_path / "hostile")]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

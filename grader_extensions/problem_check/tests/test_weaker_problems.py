@@ -32,7 +32,7 @@ REFUSED_BY = {
     "skips_relu": "idle relu",
     "copies_the_sorted": "idle sort",
 }
-TOLD_BY = {"whole_tiles_only": "sizes"}
+CHECK_OF = {"whole_tiles_only": "sizes"}
 # The check that refuses the earlier problem.
 REFUSED_EARLIER_BY = {
     "flash_without_maximum": "no maximum",
@@ -72,8 +72,8 @@ def test_what_admission_says_of_the_weaker_problem(name, tmp_path):
     after = findings(meaning.weakened(name, tmp_path).problem)
     if name in REFUSED_BY:
         assert REFUSED_BY[name] in of_outcome(after, wire.FindingOutcome.FAILED)
-    if name in TOLD_BY:
-        assert TOLD_BY[name] in of_outcome(after, wire.FindingOutcome.WARNING) - of_outcome(before, wire.FindingOutcome.WARNING)
+    if name in CHECK_OF:
+        assert CHECK_OF[name] in of_outcome(after, wire.FindingOutcome.WARNING) - of_outcome(before, wire.FindingOutcome.WARNING)
 
 
 @pytest.mark.parametrize("name", numerics.WEAKENED)

@@ -19,7 +19,7 @@ from tests.server.keyed import keyed_server
 PROBLEMS = [f"p{number}" for number in range(8)]
 SPEEDUPS = (0.4, 0.7, 0.9, 1.2, 2.5)  # of the first, second, ... sample to a problem that is right
 RIGHT = (0, 1, 2, 3, 4, 5, 5, 5)  # so many of five samples
-OTHER = (1.0, None, 0.7, 3.0, 0.6, 2.5, None, "fault")  # of the run to compare with: one sample to each problem
+BASE_ORDERS = (1.0, None, 0.7, 3.0, 0.6, 2.5, None, "fault")  # of the run to compare with: one sample to each problem
 HUNG = 41  # the place of the sample that is cancelled
 RUN, BASE = "run=7:a/b.c_d-e", "base"
 
@@ -35,7 +35,7 @@ def samples():
         for number in range(5):
             yield kernel(problem, SPEEDUPS[number] if number < right else None, RUN)
     yield from (kernel("p0", order, RUN) for order in ("fault", "hang"))
-    yield from (kernel(problem, order, BASE) for problem, order in zip(PROBLEMS, OTHER, strict=True))
+    yield from (kernel(problem, order, BASE) for problem, order in zip(PROBLEMS, BASE_ORDERS, strict=True))
 
 
 @pytest.fixture

@@ -24,13 +24,13 @@ VIEWERS = {
     "administrator": Caller(user="root", key_id="root"),
     "no keys": Caller(),
 }
-EVERYBODY, OWN, ADMINISTRATORS = set(VIEWERS), {"owner", "administrator", "no keys"}, {"administrator", "no keys"}
+EVERYBODY, OWNERS_ALONE, ADMINISTRATORS = set(VIEWERS), {"owner", "administrator", "no keys"}, {"administrator", "no keys"}
 # What was made, whether the competition has ended, who sees it.
 TABLE = [
-    ("submission", False, OWN),
+    ("submission", False, OWNERS_ALONE),
     ("submission", True, EVERYBODY),
-    ("of no competition", False, OWN),
-    ("of no competition", True, OWN),
+    ("of no competition", False, OWNERS_ALONE),
+    ("of no competition", True, OWNERS_ALONE),
     ("of no user", False, ADMINISTRATORS),
     ("rejudge run", False, ADMINISTRATORS),
     ("rejudge run", True, ADMINISTRATORS),
@@ -106,8 +106,8 @@ async def test_each_kind_of_viewer_sees_the_same_by_the_pages(tmp_path, kind, en
 async def test_what_a_private_competition_has_stays_its_owners(tmp_path, viewer):
     """After the end too."""
     async with entered_site(tmp_path, "submission", True, viewer=viewer, visibility="private") as here:
-        assert {name for name, caller in VIEWERS.items() if await api_shows(here, caller)} == OWN
-        assert await here.get(f"/submissions/{here.submission_id}") == (200 if viewer in OWN else 404)
+        assert {name for name, caller in VIEWERS.items() if await api_shows(here, caller)} == OWNERS_ALONE
+        assert await here.get(f"/submissions/{here.submission_id}") == (200 if viewer in OWNERS_ALONE else 404)
 
 
 async def test_a_run_is_hidden_for_being_a_run(tmp_path):

@@ -50,7 +50,7 @@ from grader_extensions.web.tests.identity_provider import (
 from grader_extensions.web.tests.signed_in import SAME_SITE, hidden, key_of, reader
 from grader_extensions.web.tests.site import START, site
 from tests import fakes
-from tests.forged_tokens import FORGERIES, IN_HEADER, OTHER, modulus
+from tests.forged_tokens import FOREIGN, FORGERIES, IN_HEADER, modulus
 
 TLS = {"X-Forwarded-Proto": "https"}
 
@@ -411,7 +411,7 @@ def test_a_good_token_gives_its_claims():
 CONTROLS = {
     "unsigned": ("none", KEY),
     "by_public_modulus": ("HS256", modulus(KEY)),
-    "by_another_key": ("RS256", jwk.RSAKey.import_key(OTHER.as_dict(), {"kid": "first"})),
+    "by_another_key": ("RS256", jwk.RSAKey.import_key(FOREIGN.as_dict(), {"kid": "first"})),
     "by_a_key_that_comes_along": ("ES256", IN_HEADER),
 }
 

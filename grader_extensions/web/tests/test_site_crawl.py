@@ -13,7 +13,7 @@ from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server.running import serving
 from grader_extensions.competitions.calls import CompetitionCalls
-from grader_extensions.competitions.tests.test_secrecy import PLANTED, SECRET, Telltale, found_in
+from grader_extensions.competitions.tests.test_secrecy import PLANTED, SECRET, Telltale, words_in
 from grader_extensions.web.tests.signed_in import key_of, reader
 from sandbox.protocol import wire
 from tests import fakes
@@ -98,7 +98,7 @@ async def test_on_a_server_with_keys_every_caller_sees_the_same_and_no_submissio
         assert {"/", "/competitions/one", "/problems/sum", "/problems/sum/sum.cu", "/static/site.js"} <= set(first)
         text = [page for _, page in first.values()]
         assert "alice" in first["/competitions/one"][1]  # the board is for all
-        assert found_in(HIDDEN, text) == [] and not any(submission_id in page for submission_id in (*ids, hanging) for page in text)
+        assert words_in(HIDDEN, text) == [] and not any(submission_id in page for submission_id in (*ids, hanging) for page in text)
         assert "grade: accept" not in str(text) and "Queue: " in first["/"][1]
 
 
@@ -140,7 +140,7 @@ async def test_who_signs_in_sees_what_the_api_shows_to_the_same_key(settings, pl
             # Why it is withdrawn reads who sees the submission; of a ban there is no word on any page.
             assert (WITHDRAWN in text) is (name in ("alice", "root")) and BANNED not in text, name
             assert "bob" not in pages["/competitions/one"][1].replace("Signed in as <bdi>bob</bdi>", "")
-            assert found_in(HIDDEN, [text]) == [] and not any(key[-64:] in text for key in keys.values())
+            assert words_in(HIDDEN, [text]) == [] and not any(key[-64:] in text for key in keys.values())
             statuses = {pages[path][0] for path in ("/submissions", "/submissions?users=all")}
             assert statuses == {{"anonymous": 303, "sender": 403}.get(name, 200)}
             assert "Queue:" in pages["/"][1]
@@ -153,6 +153,6 @@ async def test_on_a_server_without_keys_hidden_sizes_are_on_no_page(settings, pl
         pages = await crawl(f"http://{running.web_address}", [path for submission_id in ids for path in paths_of(submission_id)])
         shown = {path for path, (status, _) in pages.items() if status == 200}
         assert {path for submission_id in ids for path in paths_of(submission_id)[:4]} <= shown and "grade: accept" in str(pages)
-        assert found_in(HIDDEN, [text for _, text in pages.values()]) == []
+        assert words_in(HIDDEN, [text for _, text in pages.values()]) == []
         large = {path: len(text.encode()) for path, (_, text) in pages.items() if len(text.encode()) >= PAGE_LIMIT_BYTES}
         assert large.keys() == {"/static/editor.js"}

@@ -75,7 +75,7 @@ async def send(ann, sources=(("kernel.cu", GOOD),), files=(), headers=SAME_SITE,
     return await ann.post("/submit", headers=headers, data=form_data(fields, sources, files))
 
 
-def made_of(answer):
+def id_of(answer):
     assert answer.status == 303, answer.status
     return answer.headers["Location"].removeprefix("/submissions/")
 
@@ -101,7 +101,7 @@ async def test_a_form_is_submitted_and_followed(open_server):
     """As the caller, with all that was chosen; the redirect leads to the live page, which becomes the report."""
     async with open_server() as ann:
         answer, _ = await send(ann, mode="test", device_kind="emulated", language="cuda")
-        submission = await ann.client.get_submission(f"submissions/{made_of(answer)}")
+        submission = await ann.client.get_submission(f"submissions/{id_of(answer)}")
         assert (submission.user, submission.problem) == ("ann", "problems/sum")
         assert (submission.mode, submission.device_kind) == (submission_pb2.MODE_TEST, "emulated")
         assert [(source.path, source.content) for source in submission.sources] == [("kernel.cu", GOOD)] and submission.language == "cuda"
@@ -114,10 +114,10 @@ async def test_files_are_uploaded_next_to_what_is_typed(open_server):
     """In their order, with their names alone; a file that is chosen by itself does."""
     async with open_server() as ann:
         answer, _ = await send(ann, [("a.cuh", "// \u00e9\n")], [("C:\\x\\kernel.cu", GOOD.encode())])
-        submission = await ann.client.get_submission(f"submissions/{made_of(answer)}")
+        submission = await ann.client.get_submission(f"submissions/{id_of(answer)}")
         assert [(source.path, source.content) for source in submission.sources] == [("a.cuh", "// \u00e9\n"), ("kernel.cu", GOOD)]
         answer, _ = await send(ann, [("", "")], [("kernel.cu", GOOD.encode())])
-        submission = await ann.client.get_submission(f"submissions/{made_of(answer)}")
+        submission = await ann.client.get_submission(f"submissions/{id_of(answer)}")
         assert [source.path for source in submission.sources] == ["kernel.cu"]
 
 
@@ -126,12 +126,12 @@ async def test_a_double_click_submits_once(open_server):
     async with open_server() as ann:
         page = await ann.hidden("/submit")
         twice = await asyncio.gather(send(ann, page=page), send(ann, page=page))
-        assert len({made_of(answer) for answer, _ in twice}) == 1
-        assert made_of((await send(ann))[0]) != made_of(twice[0][0])
+        assert len({id_of(answer) for answer, _ in twice}) == 1
+        assert id_of((await send(ann))[0]) != id_of(twice[0][0])
         answer, text = await send(ann, [("kernel.cu", GOOD + "// more\n")], page=page)
         assert answer.status == 409 and "was used with another request" in text
         answer, _ = await send(ann, shown(text)[0], page=hidden(text))
-        assert made_of(answer) not in {made_of(sent) for sent, _ in twice}
+        assert id_of(answer) not in {id_of(sent) for sent, _ in twice}
         assert len((await ann.client.list_submissions()).submissions) == 3
 
 
@@ -185,7 +185,7 @@ async def test_a_competition_takes_what_its_page_sends(open_server, place):
         _, text = await ann.get("/submit?problem=sum&competition=one")
         assert shown(text)[1] == {"problem": "sum", "competition": "one", "mode": "ranked", "language": ""}
         answer, _ = await send(ann, competition="one", mode="ranked")
-        submission = await ann.client.get_submission(f"submissions/{made_of(answer)}")
+        submission = await ann.client.get_submission(f"submissions/{id_of(answer)}")
         assert submission.competition == "competitions/one" and submission.mode == submission_pb2.MODE_RANKED
         answer, text = await send(ann, competition="one", mode="profile")
         assert answer.status == 400 and "a competition takes no MODE_PROFILE" in errors_of(text)["mode"]
@@ -245,7 +245,7 @@ async def test_a_form_of_another_site_or_session_submits_nothing(open_server):
         assert answer.status == 403 and shown(text)[0] == [("kernel.cu", GOOD)] and "earlier session" in text
         assert not (await ann.client.list_submissions()).submissions
         answer, _ = await send(ann, shown(text)[0], page=hidden(text))
-        made_of(answer)
+        id_of(answer)
 
 
 async def test_what_was_typed_outlives_the_session(open_server):
@@ -258,7 +258,7 @@ async def test_what_was_typed_outlives_the_session(open_server):
         await ann.sign_in(ann.key)
         _, text = await send(ann, shown(text)[0], page=hidden(text))
         answer, _ = await send(ann, shown(text)[0], page=hidden(text))
-        made_of(answer)
+        id_of(answer)
 
 
 async def test_a_key_without_the_scope_submits_nothing(open_server):
@@ -277,7 +277,7 @@ async def test_a_key_without_the_scope_submits_nothing(open_server):
 async def test_a_server_without_keys_takes_forms_of_this_host(open_server):
     """With a token of a cookie in place of a session's; a form that names another host gets none."""
     async with open_server(auth="none") as anybody:
-        made_of((await send(anybody))[0])
+        id_of((await send(anybody))[0])
         answer, _ = await send(anybody, headers={**SAME_SITE, "Host": "grader.example"})
         assert answer.status == 403
         page = await anybody.hidden("/submit")
@@ -288,7 +288,7 @@ async def test_a_server_without_keys_takes_forms_of_this_host(open_server):
 async def test_browsers_take_turns_on_a_server_without_keys(open_server):
     """Each has a share of the queue, however often it connects. A share is not enough to send a form."""
     async with open_server(auth="none") as ann, reader(ann.base) as bob:
-        ids = [made_of((await send(browser))[0]) for browser in (ann, bob, ann)]
+        ids = [id_of((await send(browser))[0]) for browser in (ann, bob, ann)]
         query = sa.select(submissions.c.submission_id, submissions.c.share)
         shares = dict(await ann.ledger.database.read(lambda connection: connection.execute(query).all()))
         first, second, third = (shares[submission_id] for submission_id in ids)

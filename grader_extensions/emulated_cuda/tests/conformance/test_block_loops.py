@@ -61,7 +61,7 @@ def test_a_body_may_begin_right_behind_its_brace(build: Build) -> None:
         assert printed(program, block_loops=block_loops) == "14 12 10 8 106 104 102 100 "
 
 
-WHICH = """
+ADDRESSES = """
 #include <cstdio>
 __global__ void k(unsigned long long* first, unsigned long long* second) {
     int here = 0;
@@ -82,10 +82,10 @@ int main() {
 
 def test_the_second_body_runs_unless_it_is_switched_off(build: Build) -> None:
     """In it a variable of two threads is an array of two; in the first body it lies on two stacks."""
-    program = build(WHICH)
+    program = build(ADDRESSES)
     assert printed(program, block_loops=True) == "4\n"
     assert abs(int(printed(program, block_loops=False))) > 4096
-    assert abs(int(printed(build(WHICH, gcc.WITHOUT_ADDITIONS), block_loops=True))) > 4096
+    assert abs(int(printed(build(ADDRESSES, gcc.WITHOUT_ADDITIONS), block_loops=True))) > 4096
 
 
 CRASH = """

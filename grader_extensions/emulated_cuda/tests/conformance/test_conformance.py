@@ -11,7 +11,7 @@ from grader_extensions.emulated_cuda.tests.conformance.conftest import Build, co
 
 HERE = Path(__file__).parent
 PROGRAMS = sorted(HERE.glob("*.cu"), key=lambda path: path.name)
-OTHERS = [*sorted((HERE / "programs").glob("*.cu")), *sorted((HERE / "sanitizer").glob("*.cu"))]  # their output is compared elsewhere
+COMPARED_ELSEWHERE = [*sorted((HERE / "programs").glob("*.cu")), *sorted((HERE / "sanitizer").glob("*.cu"))]
 NVCC = shutil.which("nvcc")
 # One of each kind is in `make check`; the rest takes g++ two minutes and is in `make test`.
 QUICK = {"vector_add", "tiled_matmul", "divergent_barriers", "warp_shuffle", "half_precision"}
@@ -31,7 +31,7 @@ def test_the_emulated_device_prints_what_the_gpu_prints(source: Path, build: Bui
 
 @pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not on this machine")
-@pytest.mark.parametrize("source", [*PROGRAMS, *OTHERS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", [*PROGRAMS, *COMPARED_ELSEWHERE], ids=lambda path: path.stem)
 def test_the_program_is_cuda_to_nvcc_too(source: Path, tmp_path: Path) -> None:
     """A program that only the emulated device accepts would prove nothing."""
     lambdas = ["--extended-lambda"] if "--extended-lambda" in source.read_text() else []
