@@ -12,6 +12,7 @@ A kernel that fails is no exception: it is a fact, and a verdict.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import dataclass_transform
@@ -266,11 +267,22 @@ class ProblemInvalid(GraderError):
 
 
 class SettingsInvalid(GraderError):
-    """A setting of the server is impossible or not allowed."""
+    """A setting is impossible or not allowed. setting: its name in the code, or what else the message is to begin with."""
 
     setting: str
     message: str
-    text = "{setting}: {message}"
+
+    def __str__(self) -> str:
+        return f"{option_name(self.setting)}: {self.message}"
+
+
+_IN_ENVIRONMENT = ("cache_dir", "database", "resident_toolchain", "server", "state_dir")  # as GRADER_CACHE_DIR
+
+
+def option_name(setting: str) -> str:
+    """Return the option of a setting, and the environment variable that is read without it; a text that names no setting, as it is."""
+    variable = f" (or $GRADER_{setting.upper()})" if setting in _IN_ENVIRONMENT else ""
+    return f"--{setting.replace('_', '-')}{variable}" if re.fullmatch("[a-z_]+", setting) else setting
 
 
 class StateDirectoryInUse(GraderError):

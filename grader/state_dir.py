@@ -24,7 +24,7 @@ def writable_directory(directory: Path) -> Iterator[None]:
     except OSError as error:
         where = f" ({error.filename})" if error.filename not in (None, str(directory)) else ""
         text = f"can't keep anything in {directory}: {error.strerror}{where}"
-        raise SettingsInvalid("state_dir", f"{text}; let this user write there, or name another --state-dir") from None
+        raise SettingsInvalid("state_dir", f"{text}; let this user write there, or name another") from None
 
 
 FileStamp = tuple[int, int, int, int]

@@ -60,7 +60,7 @@ def _host_and_port(address: str) -> str:
 def check_key(key: str, address: str, *, tls: bool, plain_text: bool) -> None:
     """SettingsInvalid where a key can't travel, or would so that others can read it. The key is never quoted."""
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise SettingsInvalid("key", "what was given is not a key; a key is one word, as `grader-server admin keys create` prints it")
+        raise SettingsInvalid("API key", "this is not one: a key is one word, as `grader-server admin keys create` prints it")
     if not tls and not plain_text and not loopback(address):
         text = (
             f"the key would travel to {address} in plain text, where others can read it, so it is not sent; "

@@ -99,7 +99,7 @@ def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope, *, json: bool) ->
         if json:
             refusal = {key: getattr(error, key, "") or getattr(refused_as(error), key) for key in ("code", "reason")}
             first = re.match(r"(\w+): ", str(error)) if exit_of_error(error) is Exit.MISUSE else None
-            field = next((violation.field for violation in getattr(error, "violations", ())), first[1] if first else "")
+            field = next((fault.field for fault in getattr(error, "violations", ())), getattr(error, "setting", first[1] if first else ""))
             print(dumps({"error": {**refusal, "field": field, "message": str(error)}}, indent=2))
         return exit_of_error(error)
     except KeyboardInterrupt:

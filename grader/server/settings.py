@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
 from grader.config import Settings
-from grader.errors import CallRefused, GraderError, SettingsInvalid
+from grader.errors import CallRefused, GraderError, SettingsInvalid, option_name
 from grader.formats.validation_messages import describe
 
 USAGE_ERROR, FAILED = 2, 3  # exit codes: the caller's options are wrong; the program failed
@@ -26,7 +26,7 @@ def parse_settings(program: str, options: Mapping[str, Any]) -> Settings | None:
         return Settings(**options)
     except ValidationError as error:
         for mistake in error.errors():
-            sys.stderr.write(f"{program}: --{str(mistake['loc'][0]).replace('_', '-')}: {describe(mistake)}\n")
+            sys.stderr.write(f"{program}: {option_name(str(mistake['loc'][0]))}: {describe(mistake)}\n")
         return None
 
 

@@ -238,7 +238,7 @@ async def test_the_web_port_is_for_this_host_unless_said_and_said_if_taken(opera
         address = server.running.web_address
         assert address.startswith("127.0.0.1:")
         there = settings.model_copy(update={"web": address, "state_dir": place / "second", "listen": f"unix:{place}/second.s"})
-        with pytest.raises(errors.SettingsInvalid, match="web: can't listen"):
+        with pytest.raises(errors.SettingsInvalid, match="--web: can't listen"):
             async with serving(there, fakes.wiring()):
                 pass
 
@@ -247,5 +247,5 @@ def test_a_period_that_nobody_sees_to_is_refused(settings, monkeypatch):
     """Without the package that removes sources and events."""
     monkeypatch.setattr(extensions, "part", lambda group, name: None)
     ServerTelemetry(settings)
-    with pytest.raises(errors.SettingsInvalid, match="retain_sources_days: no installed package"):
+    with pytest.raises(errors.SettingsInvalid, match="--retain-sources-days: no installed package"):
         ServerTelemetry(settings.model_copy(update={"retain_sources_days": 1}))

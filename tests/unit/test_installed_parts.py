@@ -218,10 +218,19 @@ def test_sign_in_without_the_package_of_pages_is_refused():
     """Whoever asks for it would wonder why nobody can. The control: without it the server has no parts, and starts."""
     there = {"service": GraderServicer(None, None, worker=None), "gate": None, "interceptor": None}
     with pytest.raises(
-        SettingsInvalid, match="oidc_issuer: no installed package has pages to sign in to; install kernel-grader-extensions"
+        SettingsInvalid, match="--oidc-issuer: no installed package has pages to sign in to; install kernel-grader-extensions"
     ):
         running._parts(extensions.ServerContext(settings=Settings(oidc_issuer="https://login.example.org"), **there))
     assert running._parts(extensions.ServerContext(settings=Settings(), **there)) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "shown"),
+    [("public_url", "--public-url"), ("state_dir", "--state-dir (or $GRADER_STATE_DIR)"), ("--ca", "--ca"), ("/etc/key", "/etc/key")],
+)
+def test_a_wrong_setting_is_named_as_it_is_typed(setting, shown):
+    """By its option, and the variable that may have been set instead; what is no setting's name stays."""
+    assert str(SettingsInvalid(setting, "is wrong")) == f"{shown}: is wrong"
 
 
 KERNELBENCH_FILE = "class Model:\n    def forward(self, x):\n        return x\n\ndef get_inputs():\n    return []\n"
