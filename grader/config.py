@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -152,6 +152,9 @@ class Settings(BaseModel):
     retain_artifacts_days: int = Field(default=30, ge=0)  # files that a profile left
     submission_files_dir: AbsolutePath | None = None  # where those lie; None: in state_dir. Servers on one database name the same
     submission_files_bytes: int = Field(default=4 * 1024**3, ge=0)  # of all of them; the oldest go first
+
+    # What installed parts alone act upon: see `ServerAdditions.settings`.
+    EXTENSION_SETTINGS: ClassVar = ("http_allow_origin", "oidc_issuer", "retain_sources_days", "retain_events_days")
 
     @property
     def ledger_path(self) -> Path:

@@ -66,6 +66,7 @@ async def _nothing() -> None:
 class ServerAdditions:
     """Additions of a part to a server: what a callable of the group `grader.server_parts` makes of a ServerContext."""
 
+    settings: Collection[str] = ()  # of `Settings.EXTENSION_SETTINGS`: those that the part acts upon; without it a server refuses them
     calls: Mapping[str, Call] = field(default_factory=dict)  # by the names of the API's methods; the server checks keys and scopes
     routes: Callable[[], Iterable[web.RouteDef]] = tuple  # served next to metrics and health; asked for where there is a web port
     run: Callable[[], Coroutine[Any, Any, None]] = _nothing  # a task of a server that grades, cancelled when it drains

@@ -17,10 +17,9 @@ import structlog
 from grpc_health.v1 import health_pb2
 from sqlalchemy.exc import SQLAlchemyError
 
-from grader import extensions
 from grader.artifacts import SubmissionFiles
 from grader.config import Settings
-from grader.errors import GraderError, GraderFault, SettingsInvalid
+from grader.errors import GraderError, GraderFault
 from grader.ledger import Ledger
 from grader.model import DeviceDemand, QueueDepth
 from grader.observability.observer import LaneNow, LaneState, Observer, Observers
@@ -48,9 +47,6 @@ class ServerTelemetry:
     """Watches one server. Made before it grades, so that nothing is missed from the first attempt on."""
 
     def __init__(self, settings: Settings) -> None:
-        for setting in ("retain_sources_days", "retain_events_days"):
-            if getattr(settings, setting) and extensions.part(extensions.SERVER_PARTS, "operation") is None:
-                raise SettingsInvalid(setting, f"no installed package removes anything; {extensions.HOW_TO_INSTALL}")
         self._settings = settings
         self._tracing = tracing(settings.trace)
         # Nobody could read metrics without the port; prometheus-client is imported only with it.

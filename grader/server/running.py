@@ -170,10 +170,11 @@ async def reading(settings: Settings) -> AsyncIterator[Serving]:
 
 
 def _parts(context: extensions.ServerContext) -> list[extensions.ServerAdditions]:
-    """Add what installed packages bring."""
+    """Add what installed packages bring. SettingsInvalid for a setting that none of them acts upon."""
     parts: list[extensions.ServerAdditions] = [part(context) for part in extensions.named(extensions.SERVER_PARTS).values()]
-    if context.settings.oidc_issuer and not parts:
-        raise SettingsInvalid("oidc_issuer", f"no installed package has pages to sign in to; {extensions.HOW_TO_INSTALL}")
+    for setting in Settings.EXTENSION_SETTINGS:
+        if getattr(context.settings, setting) and not any(setting in part.settings for part in parts):
+            raise SettingsInvalid(setting, f"needs a package that is not installed; {extensions.HOW_TO_INSTALL}")
     for part in parts:
         context.service.add(part.calls)
     return parts

@@ -9,4 +9,5 @@ from grader.extensions import ServerAdditions, ServerContext
 
 def server_part(server: ServerContext) -> ServerAdditions:
     """Add the paths below /v1/, whose code is imported where there is a port."""
-    return ServerAdditions(routes=lambda: import_module("grader_extensions.http.gateway").routes_of(server))
+    origins = ("http_allow_origin",)
+    return ServerAdditions(routes=lambda: import_module("grader_extensions.http.gateway").routes_of(server), settings=origins)

@@ -10,4 +10,5 @@ def server_part(server: ServerContext) -> ServerAdditions:
     """Add retention of sources and events."""
     settings = server.settings
     days = {"sources_days": settings.retain_sources_days, "events_days": settings.retain_events_days}
-    return ServerAdditions(run=Retention(server.service.ledger, server.service.policy, **days).run)
+    retention = Retention(server.service.ledger, server.service.policy, **days)
+    return ServerAdditions(settings=("retain_sources_days", "retain_events_days"), run=retention.run)

@@ -11,4 +11,6 @@ from grader_extensions.web.identities import identity_provider
 def server_part(server: ServerContext) -> ServerAdditions:
     """Add the pages, which are imported where there is a port: that takes half a second. SettingsInvalid where nobody could sign in."""
     provider = identity_provider(server.settings)
-    return ServerAdditions(routes=lambda: import_module("grader_extensions.web.pages").routes_of(server, provider))
+    return ServerAdditions(
+        routes=lambda: import_module("grader_extensions.web.pages").routes_of(server, provider), settings=("oidc_issuer",)
+    )

@@ -10,11 +10,10 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from grader import errors, extensions
+from grader import errors
 from grader.api.client import GraderClient
 from grader.observability.observer import LaneNow, LaneState
 from grader.server import operation
-from grader.server.operation import ServerTelemetry
 from grader.server.running import SERVICES, Serving, serving
 from grader.v1 import report_pb2
 from tests import fakes
@@ -241,11 +240,3 @@ async def test_the_web_port_is_for_this_host_unless_said_and_said_if_taken(opera
         with pytest.raises(errors.SettingsInvalid, match="--web: can't listen"):
             async with serving(there, fakes.wiring()):
                 pass
-
-
-def test_a_period_that_nobody_sees_to_is_refused(settings, monkeypatch):
-    """Without the package that removes sources and events."""
-    monkeypatch.setattr(extensions, "part", lambda group, name: None)
-    ServerTelemetry(settings)
-    with pytest.raises(errors.SettingsInvalid, match="--retain-sources-days: no installed package"):
-        ServerTelemetry(settings.model_copy(update={"retain_sources_days": 1}))

@@ -1,5 +1,6 @@
 """Parts of installed packages: one that can't be imported, or is missing, is named with what to do."""
 
+import contextlib
 import re
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
@@ -214,14 +215,27 @@ def test_competitions_without_their_package_are_refused(tmp_path):
         gate.check(request, ("emulated",))
 
 
-def test_sign_in_without_the_package_of_pages_is_refused():
-    """Whoever asks for it would wonder why nobody can. The control: without it the server has no parts, and starts."""
-    there = {"service": GraderServicer(None, None, worker=None), "gate": None, "interceptor": None}
-    with pytest.raises(
-        SettingsInvalid, match="--oidc-issuer: no installed package has pages to sign in to; install kernel-grader-extensions"
-    ):
-        running._parts(extensions.ServerContext(settings=Settings(oidc_issuer="https://login.example.org"), **there))
-    assert running._parts(extensions.ServerContext(settings=Settings(), **there)) == []
+def keep_for_a_week(server):
+    """Return a part that removes old sources."""
+    return extensions.ServerAdditions(settings=["retain_sources_days"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("retain_sources_days", 7), ("retain_events_days", 7), ("oidc_issuer", "https://login.example.org"), ("http_allow_origin", ("*",))],
+)
+def test_a_setting_that_no_installed_part_acts_upon_is_refused(points, setting, value):
+    """It would be ignored. The controls: its default, and a part that declares that it acts upon the first of these."""
+    context = {"service": GraderServicer(None, None, worker=None), "gate": None, "interceptor": None}
+    context |= {"settings": Settings(**{setting: value})}
+    remedy = f"--{setting.replace('_', '-')}: needs a package that is not installed; install kernel-grader-extensions: pip install"
+    with pytest.raises(SettingsInvalid, match=remedy):
+        running._parts(extensions.ServerContext(**context))
+    assert setting in Settings.EXTENSION_SETTINGS and running._parts(extensions.ServerContext(**context | {"settings": Settings()})) == []
+    points.append(EntryPoint(name="week", value="tests.unit.test_installed_parts:keep_for_a_week", group=extensions.SERVER_PARTS))
+    declared = setting == "retain_sources_days"
+    with contextlib.nullcontext() if declared else pytest.raises(SettingsInvalid, match=remedy):
+        assert len(running._parts(extensions.ServerContext(**context))) == 1
 
 
 @pytest.mark.parametrize(
