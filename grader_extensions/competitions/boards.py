@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, parse
 from grader.errors import ProblemNotFound
 from grader.ledger import Ledger, transactions
 from grader.ledger.tables import bans, submissions
-from grader.model import Score, SubmissionState, Verdict
+from grader.model import Score, ScoreKind, SubmissionState, Verdict
 from grader.server import interceptors
 from grader.server.request_limits import page_position, page_size, page_token
 from grader.v1 import competition_pb2
@@ -52,20 +52,55 @@ async def read_board(
     return boards[device] if device in boards else replace(boards[""], device=device, entries=(), official=False)
 
 
-async def read_history(ledger: Ledger, competitions: Competitions, user: str) -> list[tuple[Competition, Standing]]:
-    """A user's submissions that boards show to everybody, or have shown, newest first: each the best of its problem when it was made."""
+History = list[tuple[Competition, Standing, int | None]]  # with its rank, if it is the user's best
 
-    def read(connection: sa.Connection) -> list[tuple[Competition, Standing]]:
+
+async def read_history(ledger: Ledger, competitions: Competitions, user: str, shown: slice) -> tuple[int, History]:
+    """A user's submissions that boards show to everybody, or have shown, newest first: each the best of its problem when it was made. How
+    many there are, and a part of them."""
+
+    def read(connection: sa.Connection) -> tuple[int, History]:
         query = sa.select(submissions.c.competition_id).where(submissions.c.user_name == user).distinct()
         entered, history = frozenset(connection.execute(query).scalars()), []
         for competition in competitions.all():
             if competition.competition_id in entered:
                 before = leaderboard.counted_before(competition, ledger.now(), admin=False)
-                history += [(competition, standing) for standing in _improvements(connection, competition, user, before)]
-        return history
+                improving = _improvements(connection, competition, user, before)
+                best = {(standing.problem_id, standing.device): standing for standing in improving}.values()
+                history += [(competition, standing, before, standing in best) for standing in improving]
+        history.sort(key=lambda row: (row[1].create_time, row[1].submission_id), reverse=True)
+        return len(history), [
+            (competition, standing, _rank(connection, competition, standing, before) if is_best else None)
+            for competition, standing, before, is_best in history[shown]
+        ]
 
-    history = await ledger.database.read(read)
-    return sorted(history, key=lambda row: (row[1].create_time, row[1].submission_id), reverse=True)
+    return await ledger.database.read(read)
+
+
+def _rank(connection: sa.Connection, competition: Competition, standing: Standing, before: datetime | None) -> int:
+    """The rank on the board of its problem and device of a user's best submission: of the others only the better ones are read."""
+    sign = -1.0 if competition.ranking.score_kind is ScoreKind.SPEEDUP else 1.0
+    order = sa.tuple_(sign * submissions.c.score, submissions.c.create_time, submissions.c.submission_id)
+    own = sa.tuple_(
+        sa.literal(sign * standing.score.value), sa.literal(standing.create_time, submissions.c.create_time.type), standing.submission_id
+    )
+    columns = (submissions.c[name] for name in ("user_name", "problem_digest", "score", "score_low", "score_high"))
+    query = sa.select(*columns).where(
+        *_counting(competition, [standing.problem_id], submissions),
+        submissions.c.device == standing.device,
+        submissions.c.create_time < (before or competition.end_time),
+        order < own,
+    )
+    rows = connection.execute(query.order_by(*order)).all()
+    rules, better = _rules(connection, {row.problem_digest for row in rows}), dict[str, Score]()
+    for user, digest, value, low, high in rows:
+        if rules[digest] == competition.rules.get(standing.problem_id, rules[digest]):
+            better.setdefault(user, Score(value=value, low=low, high=high))
+    return leaderboard.rank(standing.score, better.values())
+
+
+def _rules(connection: sa.Connection, digests: Iterable[str]) -> dict[str, str]:
+    return {digest: rule_of(transactions.get_problem(connection, digest).spec) for digest in digests}
 
 
 async def find_users(ledger: Ledger, competitions: Competitions, text: str, limit: int) -> list[str]:
@@ -111,7 +146,7 @@ def standings_of(
     columns = [*(submissions.c[name] for name in _OWN), *(judged.c[name] for name in _JUDGED)]
     query = sa.select(*columns).where(*where, *_counting(competition, [problem_id] if problem_id else competition.problem_ids, judged))
     rows = connection.execute(query).all()
-    rules = {digest: rule_of(transactions.get_problem(connection, digest).spec) for digest in {row.problem_digest for row in rows}}
+    rules = _rules(connection, {row.problem_digest for row in rows})
     return [
         Standing(
             submission_id=submission_id,

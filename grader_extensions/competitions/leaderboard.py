@@ -137,8 +137,7 @@ def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tupl
     A group's rank is one more than how many are before it."""
     groups: list[list[Entry]] = []
     for entry in sorted(entries, key=lambda entry: _order(entry, kind)):
-        best = groups[-1][0].score if groups else None
-        if best is not None and best.low <= entry.score.high and entry.score.low <= best.high:
+        if groups and _overlap(groups[-1][0].score, entry.score):
             groups[-1].append(entry)
         else:
             groups.append([entry])
@@ -149,6 +148,19 @@ def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tupl
         rank = len(result) + 1
         result += [replace(entry, rank=rank) for entry in group]
     return tuple(result)
+
+
+def rank(score: Score, better: Iterable[Score]) -> int:
+    """Return the rank of a score behind these, best first, as `ranked` has it."""
+    best, first = score, 1
+    for place, next_score in enumerate((*better, score), 1):
+        if place == 1 or not _overlap(best, next_score):
+            best, first = next_score, place
+    return first
+
+
+def _overlap(best: Score, score: Score) -> bool:
+    return best.low <= score.high and score.low <= best.high
 
 
 def _counted(

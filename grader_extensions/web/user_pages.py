@@ -30,15 +30,13 @@ class UserPages:
     async def user(self, request: web.Request) -> web.Response:
         """A user's history on boards, newest first. PageAbsent where no board has this user."""
         site, user, viewer = self._site, request.match_info["user"], self._site.viewer(request)
-        history = await read_history(site.ledger, site.competitions, user)
-        if not history:
+        page = page_number(request)
+        count, history = await read_history(site.ledger, site.competitions, user, PagePosition(page, 0).shown)
+        if not count:
             raise PageAbsent
-        place = PagePosition(page_number(request), len(history))
-        rows = []
-        for competition, standing in history[place.shown]:
-            board = await read_board(site.ledger, site.competitions, competition, standing.problem_id, standing.device, admin=False)
-            rank = next((entry.rank for entry in board.entries if entry.submission_id == standing.submission_id), None)
-            score = score_column([standing.score.value], board.score_kind)(standing.score.value)
+        place, rows = PagePosition(page, count), []
+        for competition, standing, rank in history:
+            score = score_column([standing.score.value], competition.ranking.score_kind)(standing.score.value)
             linked = viewer.user == user or access.sees_competition(viewer, competition.competition_id, site.readable())
             rows.append((competition, standing, score, rank, linked))
         shown = {"user": user, "rows": rows, "place": place, "when": when, "title_of": site.title}

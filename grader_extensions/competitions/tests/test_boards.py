@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -11,10 +12,10 @@ import sqlalchemy as sa
 from grader.errors import CompetitionClosed, QuotaExceeded, SubmissionNotFound, UserBanned
 from grader.ledger import Ledger
 from grader.ledger.tables import submissions
-from grader.model import Caller, Report, Scope, Score, Verdict, Withdrawal
+from grader.model import Caller, Ranking, Report, Scope, Score, ScoreKind, Verdict, Withdrawal
 from grader.rules.quotas import AdmissionPolicy, Quota
 from grader_extensions.competitions import leaderboard
-from grader_extensions.competitions.boards import board_to_proto, read_standings
+from grader_extensions.competitions.boards import board_to_proto, read_history, read_standings
 from grader_extensions.competitions.model import ActionKind, Competition, TieRule
 from grader_extensions.competitions.refusals import WithdrawalRefused
 from grader_extensions.competitions.store import check_admission
@@ -277,3 +278,28 @@ async def test_the_window_opens_and_closes_to_the_moment(ledger, clock, seconds,
         with pytest.raises(CompetitionClosed) as caught:
             await ledger.submit(draft, fakes.problem(), policy=policy)
         assert caught.value.phase == phase and caught.value.time.endswith("00:00:00 UTC")
+
+
+@pytest.mark.parametrize("kind", ScoreKind)
+async def test_a_history_has_the_ranks_of_the_boards(ledger, clock, kind):
+    """Of what is a user's best, though no board is made; nothing else has a rank. Both before and after the freeze."""
+    clock.now = COMPETITION.freeze_time
+    begin = COMPETITION.freeze_time - timedelta(seconds=0.5)
+    await filled(ledger, rows(1600, start=begin))
+    competition = replace(COMPETITION, ranking=Ranking(score_kind=kind), tie_rule=TieRule.SHARE)
+    boards, ranks = list[dict[str, int]](), dict[str, int]()
+    for clock.now in (COMPETITION.freeze_time, COMPETITION.end_time):
+        before = leaderboard.counted_before(competition, ledger.now(), admin=False)
+        boards.append({})
+        for problem_id in competition.problem_ids:
+            standings = await read_standings(ledger, competition, problem_id)
+            for found in leaderboard.boards(competition, standings, problem_id=problem_id, before=before).values():
+                boards[-1] |= {entry.submission_id: entry.rank for entry in found.entries}
+        ranks = {}
+        for number in range(0, 200, 10):
+            count, history = await read_history(ledger, SimpleNamespace(all=lambda: [competition]), f"user-{number}", slice(None))
+            assert count == len(history)
+            ranks |= {standing.submission_id: rank for _, standing, rank in history}
+        expected = {submission_id: boards[-1].get(submission_id) for submission_id in ranks}
+        assert ranks == expected and None in ranks.values() and len(set(ranks.values())) > 5
+    assert boards[0] != boards[1]
