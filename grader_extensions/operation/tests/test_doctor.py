@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from grader import extensions
 from grader.cli import commands
 from grader.server import main as server_main
-from grader_extensions.operation.command_line import OperationCommands
+from grader_extensions.command_line import ExtensionCommands
 from grader_extensions.operation.host_findings import HostFinding, can_grade
 from sandbox.protocol import entry_points
 from sandbox.protocol.box_modules import VARIABLE, box_modules
@@ -29,7 +29,7 @@ def test_kernels_can_be_graded_where_none_is_missing(missing):
 def broken_package(monkeypatch):
     """This package, and one whose box module is none. What is read of them is forgotten with the test."""
     points = [
-        EntryPoint(name="operation", value=f"{OperationCommands.__module__}:OperationCommands", group=extensions.COMMANDS),
+        EntryPoint(name="extensions", value=f"{ExtensionCommands.__module__}:ExtensionCommands", group=extensions.COMMANDS),
         EntryPoint(name="emulated", value="json", group="grader.box_modules"),
     ]
     monkeypatch.setattr(entry_points, "scan", lambda: EntryPoints(points))

@@ -8,8 +8,8 @@ from grader.config import Settings
 from grader.errors import SettingsInvalid
 from grader.model import Scope
 from grader.rules.keys import check_user
+from grader_extensions.command_line import ExtensionCommands
 from grader_extensions.operation import server_doctor as doctor
-from grader_extensions.web.command_line import ReportCommands
 from grader_extensions.web.identities import claim_rules, identity_provider, safe_endpoint, safe_url, user_names
 from grader_extensions.web.provider_users import SCOPES
 
@@ -115,8 +115,8 @@ def test_the_doctor_looks_at_the_settings(good, tmp_path):
     (sign_in,) = (finding for finding in doctor.look(Settings(**good, state_dir=tmp_path)) if finding.name == "sign-in")
     assert sign_in.standing is doctor.CheckupStatus.OK and "https://grader.example.org/sign-in/provider/callback" in sign_in.detail
     good["oidc_client_secret_file"].chmod(0o644)
-    assert [(name, wrong) for name, _, wrong in ReportCommands().checkups(Settings(**good))] == [("sign-in", True)]
-    assert not ReportCommands().checkups(Settings())
+    assert [(name, wrong) for name, _, wrong in ExtensionCommands().checkups(Settings(**good))] == [("sign-in", True)]
+    assert not ExtensionCommands().checkups(Settings())
 
 
 @pytest.mark.parametrize(("setting", "value", "says"), [
