@@ -14,7 +14,7 @@ from grader.cli.session import Target
 from grader.model import SOURCE_LIMIT_BYTES
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
 from grader_extensions.agents import mcp_server
-from grader_extensions.agents.texts import QUOTED, problem_text, submission_text
+from grader_extensions.agents.mcp_server import QUOTED, problem_text, submission_text
 from tests import fakes
 from tests.e2e.conftest import EXAMPLES, environment  # noqa: F401  # a fixture
 from tests.harness.programs import program

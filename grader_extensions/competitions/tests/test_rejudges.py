@@ -19,7 +19,7 @@ from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.refusals import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated
 from grader_extensions.competitions.rejudge import RejudgeMethod, RejudgeOrder, RejudgeState
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
-from grader_extensions.operation.ledger_checks import contents
+from grader_extensions.operation.check import contents
 from sandbox.protocol import wire
 from tests import fakes
 from tests.board_rows import filled, rows

@@ -3,15 +3,15 @@
 import pytest
 
 from grader.errors import SubmissionNotFound
-from grader_extensions.operation import administered_queue
-from grader_extensions.operation.administered_queue import entries
+from grader_extensions.operation import admin_queue
+from grader_extensions.operation.admin_queue import entries
 from sandbox.protocol import wire
 from tests import fakes
 from tests.contract.test_queue_order import FAULT, lease, submit
 
 
 async def take_first(ledger, submission_id):
-    await ledger.database.write(lambda connection: administered_queue.take_first(connection, submission_id))
+    await ledger.database.write(lambda connection: admin_queue.take_first(connection, submission_id))
 
 
 async def test_what_an_administrator_puts_first_is_taken_up_first(ledger, clock):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from grader_extensions.operation.ledger_checks import contents, schema
+from grader_extensions.operation.check import contents, schema
 from tests import fakes
 from tests.contract.test_ledger_upgrade import empty, opened, upgraded  # noqa: F401  # fixtures
 from tests.contract.test_reuse import graded, submit
