@@ -81,7 +81,7 @@ def _rank(connection: sa.Connection, competition: Competition, standing: Standin
     """The rank on the board of its problem and device of a user's best submission: of the others only the better ones are read."""
     sign = -1.0 if competition.ranking.score_kind is ScoreKind.SPEEDUP else 1.0
     order = sa.tuple_(sign * submissions.c.score, submissions.c.create_time, submissions.c.submission_id)
-    own = sa.tuple_(
+    place = sa.tuple_(
         sa.literal(sign * standing.score.value), sa.literal(standing.create_time, submissions.c.create_time.type), standing.submission_id
     )
     columns = (submissions.c[name] for name in ("user_name", "problem_digest", "score", "score_low", "score_high"))
@@ -89,7 +89,7 @@ def _rank(connection: sa.Connection, competition: Competition, standing: Standin
         *_counting(competition, [standing.problem_id], submissions),
         submissions.c.device == standing.device,
         submissions.c.create_time < (before or competition.end_time),
-        order < own,
+        order < place,
     )
     rows = connection.execute(query.order_by(*order)).all()
     rules, better = _rules(connection, {row.problem_digest for row in rows}), dict[str, Score]()
