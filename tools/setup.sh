@@ -163,8 +163,10 @@ if ! install "$@" -e ".$extras" -e ./grader_extensions; then
     exit 1
 fi
 # uv leaves the bytecode out, and boxes can't write it. Headers compile on the other core.
-modules="torch.utils.cpp_extension, triton.runtime.interpreter, grader.server.main, sandbox.judge.lane, sandbox.runner.run, numba.cuda"
-PYTHONDONTWRITEBYTECODE="" "$venv/bin/python" -c "import $modules" >>"$pip_log" 2>&1 &
+{
+    "$venv/bin/python" -m compileall -q -x /tests/ grader sandbox grader_extensions || true
+    PYTHONDONTWRITEBYTECODE="" "$venv/bin/python" -c "import torch.utils.cpp_extension, triton.runtime.interpreter, numba.cuda, pydantic, sqlalchemy"
+} >>"$pip_log" 2>&1 &
 "$venv/bin/python" -m grader_extensions.fast_torch_build.precompile || true
 wait
 touch "$venv/.ready-$kind"
