@@ -28,6 +28,7 @@ LOOK_S = 10.0  # how often ages and the host's memory are looked at
 IDLE_S = 0.5  # without a job, after which more than one of a kind is started
 KEYS_KEPT = 64
 REPEATED = 2  # times that a specification was asked for: what was wanted once is often wanted never again
+FORKED_MORE = 1  # times more for one that is forked, in a tenth of a second: a benchmark asks for two itself
 BOX_BYTES, GPU_BOX_BYTES = 160 * 1024 * 1024, 320 * 1024 * 1024  # of a box that has imported torch, and torch for CUDA
 CORES_TO_SPARE = 8  # a judge with its baseline and a kernel keep three busy
 CORES_PER_START, START_LIMIT = 16, 4  # of a host, for each box that is started at the same time; an import keeps two or three busy
@@ -192,7 +193,8 @@ class WarmBoxes:
         """Return the specification that was asked for last and has no box, if there is room for one more; then the very last one again."""
         box_bytes = max((BOX_BYTES if key.spec.gpu is None else GPU_BOX_BYTES for key in self._wanted), default=BOX_BYTES)
         room = min(self._size, len(self._waiting()) + max(0, (self._memory() - SPARE_BYTES) // box_bytes))
-        recent = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count][:room]
+        often = [key for key, count in reversed(self._wanted.items()) if count >= self._from_count + FORKED_MORE * _forked(key)]
+        recent = often[:room]
         missing = next((key for key in recent if all(key != box.key for box in self._boxes)), None)
         for box in self._waiting():
             if box.key not in recent:
@@ -233,3 +235,7 @@ class WarmBoxes:
         self._boxes.remove(box)
         self._leaving.add(task := box.leave())
         task.add_done_callback(ended)
+
+
+def _forked(key: WarmKey) -> bool:
+    return key.spec.gpu is None and bool(key.spec.fork_argv)

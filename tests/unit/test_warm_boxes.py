@@ -144,6 +144,19 @@ async def test_the_second_job_gets_a_box_that_waits(make, boxes, tmp_path) -> No
     assert boxes.open == []
 
 
+@pytest.mark.parametrize(("fork_argv", "count"), [((), 2), (("{python}",), 3)])
+async def test_a_forked_box_waits_from_the_third_on(make, tmp_path, fork_argv, count) -> None:
+    """A benchmark asks for two itself, and a command that grades one kernel needs no third. The control is a box that is not forked."""
+    spec = replace(of(tmp_path), fork_argv=fork_argv)
+    async with make(from_count=2) as pool:
+        for _ in range(count - 1):
+            await used(pool, spec)
+            await asyncio.sleep(0.05)
+            assert pool._boxes == []
+        await used(pool, spec)
+        await until(pool._waiting)
+
+
 async def test_a_box_waits_for_one_gpu(make, boxes, tmp_path) -> None:
     first, second = (on_gpu(tmp_path, index) for index in range(2))
     async with make() as pool:
