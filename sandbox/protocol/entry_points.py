@@ -34,10 +34,11 @@ def entry_points(group: str) -> dict[str, EntryPoint]:
     return by_name
 
 
-def package_names() -> set[str]:
+@lru_cache(maxsize=1)
+def package_names() -> frozenset[str]:
     """Return the names of the top packages that bring parts."""
     groups = (group for group in scan().groups if group.startswith("grader."))
-    return {point.module.partition(".")[0] for group in groups for point in scan().select(group=group)}
+    return frozenset(point.module.partition(".")[0] for group in groups for point in scan().select(group=group))
 
 
 def load(point: EntryPoint, kind: Any = object) -> Any:
