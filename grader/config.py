@@ -15,20 +15,12 @@ from grader import devices
 from grader.isolations import AUTO
 from grader.observability.log import LogFormat, LogLevel
 from grader.peers import loopback
+from grader.state_dir import state_directory as state_directory
 
 DEFAULT_ADDRESS = "127.0.0.1:50551"
 DEFAULT_FLEET_ADDRESS = "127.0.0.1:50552"
 LEDGER_NAME, SOCKET_NAME, CACHE_NAME = "ledger.sqlite3", "server.sock", "artifacts"
 IMPORTED_NAME, FILES_NAME = "problems", "submission-files"
-
-
-def state_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where a user's state lies by default: $GRADER_STATE_DIR, $XDG_STATE_HOME/grader, ~/.local/state/grader."""
-    if path := environment.get("GRADER_STATE_DIR"):
-        return Path(path)
-    if xdg := environment.get("XDG_STATE_HOME"):
-        return Path(xdg) / "grader"
-    return Path(environment.get("HOME") or Path.home()) / ".local" / "state" / "grader"
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path | None:

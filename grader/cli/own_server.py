@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grader import devices
 from grader.api.client import GraderClient
@@ -14,14 +15,15 @@ from grader.cli import extras
 from grader.cli.exits import GraderFailed
 from grader.cli.output import print_note
 from grader.cli.session import ServerRequirement, Target, problem_roots
-from grader.config import Settings, state_directory
 from grader.dispatch.gpus import discover
 from grader.dispatch.lanes import JudgeProcess
 from grader.isolation import IsolationBroken
 from grader.observability import log as log_setup
-from grader.problems.store import Problems
-from grader.server.server_state import lock_holder
+from grader.state_dir import lock_holder, state_directory
 from grader.views.sanitize import one_line
+
+if TYPE_CHECKING:
+    from grader.problems.store import Problems
 
 LOG_NAME = "grader-cli.log"
 _LOG_LIMIT_BYTES = 4 * 1024 * 1024
@@ -31,8 +33,7 @@ _DRAIN_S = 2.0  # what else was in the queue goes back to it
 @asynccontextmanager
 async def own_server(target: Target, need: ServerRequirement, problems: Problems | None = None) -> AsyncIterator[GraderClient]:
     """Run a server in this process and yield a client of it. problems: None: those of the target."""
-    state_dir = target.state_dir or state_directory()
-    settings = Settings(state_dir=state_dir, problems=problem_roots(target), sandbox=target.sandbox, device=target.device, drain_s=_DRAIN_S)
+    state_dir = (target.state_dir or state_directory()).absolute()
 
     def tell_waiting(line: str) -> None:
         if not target.quiet:
@@ -43,12 +44,14 @@ async def own_server(target: Target, need: ServerRequirement, problems: Problems
     async with AsyncExitStack() as stack:
         stack.push_async_callback(judge.close)
         try:
-            log_to(settings.state_dir / LOG_NAME)
+            log_to(state_dir / LOG_NAME)
             alone = need is ServerRequirement.GRADE and lock_holder(state_dir) is None  # else it would take cores of the one that grades
             if alone and (target.device == devices.EMULATED or not discover()):
                 await judge.begin()
-            # Imported only now, next to the judge's own imports: each takes a second or two.
-            running = extras.load("grader.server.running", "server")
+            # Imported only now, next to the judge's own imports: each takes half a second or more.
+            running, config = extras.load("grader.server.running", "server"), extras.load("grader.config", "server")
+            chosen = {"sandbox": target.sandbox, "device": target.device}
+            settings = config.Settings(state_dir=state_dir, problems=problem_roots(target), drain_s=_DRAIN_S, **chosen)
             # Its one user reads at once what is wrong, and does not wait for a kernel that is not theirs.
             wiring = partial(running.wired, proving=False, make_judge=lambda kind, *gpu: JudgeProcess(kind, *gpu) if gpu[0] else judge)
             server = running.embedded(settings, reader=need is ServerRequirement.READ, waiting=waiting, wiring=wiring, problems=problems)
@@ -56,7 +59,7 @@ async def own_server(target: Target, need: ServerRequirement, problems: Problems
         except IsolationBroken as error:
             raise GraderFailed(f"{error}; 'grader-cli doctor' says more") from None
         except OSError as error:
-            raise GraderFailed(f"the state directory {settings.state_dir} can't be used: {error}; name another with --state-dir") from None
+            raise GraderFailed(f"the state directory {state_dir} can't be used: {error}; name another with --state-dir") from None
         yield await stack.enter_async_context(GraderClient(address))
 
 

@@ -21,6 +21,7 @@ from grader.cli.exits import UsageError
 from grader.cli.session import ServerRequirement, Target, problem_roots
 from grader.errors import CallRefused
 from grader.python.results import MARK, Unscored, unscored
+from grader.state_dir import LOCK_NAME, state_directory
 from grader.v1 import submission_pb2
 
 _UNFINISHED = (submission_pb2.SUBMISSION_STATE_QUEUED, submission_pb2.SUBMISSION_STATE_RUNNING)
@@ -83,13 +84,13 @@ def _watch_caller(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> N
 
 
 async def _serve(requests: asyncio.Queue[bytes], ready: asyncio.Event, answer: Answer) -> None:
-    modules = ("grader.cli.own_server", "grader.problems.store", "grader.config", "grader.server.server_state")
-    own_server, store, config, server_state = (extras.load(name, "server", "judge", remedy=_REMEDY) for name in modules)
-    target, state_dir = Target(), config.state_directory()
+    modules = ("grader.cli.own_server", "grader.problems.store", "grader.config")
+    own_server, store, config = (extras.load(name, "server", "judge", remedy=_REMEDY) for name in modules)
+    target, state_dir = Target(), state_directory()
     problems = store.Problems.load(problem_roots(target), state_dir / config.IMPORTED_NAME)
     async with own_server.own_server(target, ServerRequirement.GRADE, problems) as client:
         await _cancel_rest(client)
-        answer(address=client.address, lock=str(state_dir / server_state.LOCK_NAME))
+        answer(address=client.address, lock=str(state_dir / LOCK_NAME))
         ready.set()
         while line := await requests.get():
             with _answered(answer):

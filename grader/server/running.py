@@ -37,12 +37,12 @@ from grader.server.auth import authenticator, server_credentials
 from grader.server.connections import bound_arenas, grpc_options, health_limits, raise_descriptor_limit
 from grader.server.interceptors import CallInterceptor, KnownHealth, OpenCalls
 from grader.server.operation import ServerTelemetry
-from grader.server.server_state import state_lock, worker_prefix
+from grader.server.server_state import worker_prefix
 from grader.server.service import GraderServicer
 from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
 from grader.server.submission_watch import SubmissionWatch
 from grader.server.wiring import Wiring, wired
-from grader.state_dir import writable_directory
+from grader.state_dir import state_lock, writable_directory
 from grader.v1 import grader_service_pb2, grader_service_pb2_grpc
 
 log = structlog.get_logger()

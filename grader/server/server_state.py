@@ -1,19 +1,13 @@
-"""Files of the state directory by which servers and commands of one host know of each other: lock, cordons and snapshot.
-
-The holder of the lock knows that no other server of the state directory lives, and may take its leases and sweep its boxes.
-"""
+"""Files of the state directory by which servers and commands of one host know of each other: cordons and snapshot."""
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import hashlib
 import json
 import os
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,69 +15,18 @@ import structlog
 from pydantic import TypeAdapter
 
 from grader.artifacts import make_private, write_whole
-from grader.errors import StateDirectoryInUse
 from grader.observability.observer import LaneNow
-from grader.state_dir import writable_directory
+from grader.state_dir import lock_holder
 
 log = structlog.get_logger()
 
-RETRY_S = 0.2
-LOCK_NAME, CORDONS_NAME, SNAPSHOT_NAME = "server.lock", "cordoned.json", "server.json"
-
-
-@asynccontextmanager
-async def state_lock(state_dir: Path, waiting: Callable[[str], None] | None = None) -> AsyncIterator[None]:
-    """Hold the lock of a state directory. Held by another: call `waiting`, and wait for it; without `waiting`, StateDirectoryInUse.
-
-    SettingsInvalid where there can be no lock. The system gives the lock up when the process ends, however it ends.
-    """
-    with writable_directory(state_dir):
-        descriptor = os.open(state_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while not _try_lock(descriptor, fcntl.LOCK_EX):
-            busy = StateDirectoryInUse(str(state_dir), _process_id(descriptor))
-            if waiting is None:
-                raise busy
-            waiting(str(busy))
-            waiting = lambda _: None  # noqa: E731  # said once is enough
-            os.utime(descriptor)  # a holder that can give way sees it
-            await asyncio.sleep(RETRY_S)
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
+CORDONS_NAME, SNAPSHOT_NAME = "cordoned.json", "server.json"
 
 
 def worker_prefix(state_dir: Path) -> str:
     """Return what the ids of all workers of this state directory begin with, those of earlier servers too. The host is part of it: two may
     have a directory of the same name."""
     return hashlib.sha256(f"{socket.gethostname()}\0{state_dir.resolve()}".encode()).hexdigest()[:16] + "-"
-
-
-def lock_holder(state_dir: Path) -> int | None:
-    """The process that has the state directory, by its lock; None where nobody has."""
-    try:
-        descriptor = os.open(state_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return None if _try_lock(descriptor, fcntl.LOCK_SH) else _process_id(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _process_id(descriptor: int) -> int | None:
-    text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-    return int(text) if text.isdigit() else None
 
 
 # Cordons: written by a command, read by a running server, and outlives both. A name is that of a lane as in /metrics, such as cuda:0 or

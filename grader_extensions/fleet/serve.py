@@ -30,10 +30,9 @@ from grader.model import Lease
 from grader.observability import log as log_setup
 from grader.server import installed_version
 from grader.server.connections import raise_descriptor_limit
-from grader.server.server_state import state_lock
 from grader.server.settings import FAILED, USAGE_ERROR, parse_settings
 from grader.server.wiring import Grading, Wiring, chosen_gpus, local
-from grader.state_dir import writable_directory
+from grader.state_dir import state_lock, writable_directory
 from grader_extensions.fleet.fleet_port import OPTIONS, SERVER_NAME, UNIX
 from grader_extensions.fleet.remote_fleet import lease_from_bytes
 from grader_extensions.operation import host_findings

@@ -30,9 +30,9 @@ from grader.observability.tracing import missing_packages
 from grader.problems.store import Problems
 from grader.server.auth import server_credentials, usable_until
 from grader.server.main import parser as server_parser
-from grader.server.server_state import lock_holder
 from grader.server.settings import USAGE_ERROR, parse_settings, print_json, print_line
 from grader.server.wiring import build_resources
+from grader.state_dir import lock_holder
 from grader_extensions.operation.check import reading
 from sandbox.protocol.entry_points import EntryPointInvalid
 

@@ -11,8 +11,7 @@ import pytest
 from grader.config import LEDGER_NAME
 from grader.errors import SettingsInvalid
 from grader.ledger.sqlite import SqliteDatabase
-from grader.server.server_state import state_lock
-from grader.state_dir import writable_directory
+from grader.state_dir import state_lock, writable_directory
 
 
 def _unusable(tmp_path: Path, name: str) -> Path:

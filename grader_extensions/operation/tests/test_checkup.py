@@ -14,7 +14,7 @@ from grader.config import Settings
 from grader.ledger import Ledger
 from grader.model import Scope
 from grader.server.main import main
-from grader.server.server_state import state_lock
+from grader.state_dir import state_lock
 from grader_extensions.operation import server_doctor as checkup
 from grader_extensions.operation.server_doctor import CheckupStatus
 from tests import fakes
