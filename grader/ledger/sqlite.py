@@ -66,6 +66,7 @@ def engine(path: Path, begin: str) -> sa.Engine:
         connection.execute("PRAGMA synchronous = FULL")  # an acknowledged submission survives a power cut
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")  # or each lease makes a file in /var/tmp, and removes it
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
     def _begin(dbapi_connection: Any) -> None:
