@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,16 +49,21 @@ Grade = Callable[[Lease], AsyncIterator[wire.Fact]]
 
 @dataclass(eq=False)
 class _LeaseAttempt:
-    """An attempt that is going on. check wakes its heart; stop, once set, is not changed. report: done once the verdict is known; settled:
-    set once the ledger has it."""
+    """An attempt that is going on. check: done where it is to be looked at before the next heartbeat; stop, once set, is not changed.
+    report: done once the verdict is known; settled: set once the ledger has it."""
 
     lease: Lease
-    check: asyncio.Event = field(default_factory=asyncio.Event)
+    check: asyncio.Future[None] = field(default_factory=asyncio.Future)
     grading: asyncio.Task[Failure | None] | None = None
     stop: StopReason | None = None
     report: asyncio.Future[Report] = field(default_factory=asyncio.Future)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     unwritten: Sequence[wire.Fact] = ()  # the last facts, which are written with the verdict
+
+    def look(self) -> None:
+        """Send a heartbeat now."""
+        if not self.check.done():
+            self.check.set_result(None)
 
     def end(self, why: StopReason) -> None:
         """Stop the grading, even before it begins; the first reason wins."""
@@ -72,10 +77,10 @@ class Recorder:
     """Facts in their order. Use as an async context; left without an exception, all is on disk. pause_s: how long the first of some facts
     waits for others now; those that still wait at the end are for `drain`."""
 
-    def __init__(self, append: Callable[[Sequence[wire.Fact]], Awaitable[None]], pause_s: Callable[[], float]) -> None:
+    def __init__(self, append: Callable[[Sequence[wire.Fact]], Coroutine[Any, Any, None]], pause_s: Callable[[], float]) -> None:
         self._append, self._pause_s = append, pause_s
-        self._hurry = asyncio.Event()  # ends the pause
         self._waiting: list[wire.Fact] = []
+        self._pause: asyncio.TimerHandle | None = None  # a task that waited would take longer than all facts of a short attempt
         self._writing: asyncio.Task[None] | None = None
         self._kept = False
 
@@ -87,6 +92,7 @@ class Recorder:
             await self.flush()  # after a fault of ours too: what was found out before it stays readable
         finally:
             self._waiting.clear()
+            self._end_pause()
             if self._writing is not None:
                 await asyncio.wait([self._writing])
                 if not self._writing.cancelled():
@@ -96,37 +102,50 @@ class Recorder:
         """Take a fact; raises what the writing of an earlier one raised."""
         if self._writing is not None and self._writing.done():
             self._writing.result()
-            self._writing = None
         self._waiting.append(fact)
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
+        self._begin_pause()
         if len(self._waiting) >= WAITING_FACT_LIMIT:
-            self._hurry.set()
-            await asyncio.wait([self._writing])
+            await self.flush()
 
     async def flush(self) -> None:
         """Return when all of it is on disk; raises what the writing raised."""
-        self._hurry.set()
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-            self._writing.result()
+        await self._written()
+        if self._waiting:
+            self._write()
+            await self._written()
 
     async def drain(self) -> Sequence[wire.Fact]:
         """The last facts, which the caller writes down itself; nothing is added after this. Raises what the writing raised."""
         self._kept = True
-        await self.flush()
+        self._end_pause()
+        await self._written()
         drain, self._waiting = self._waiting, []
         return drain
 
-    async def _write(self) -> None:
-        while self._waiting and not self._kept:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause_s()):
-                    await self._hurry.wait()
-            self._hurry.clear()
-            if not self._kept:
-                batch, self._waiting = self._waiting, []
-                await self._append(batch)
+    def _begin_pause(self) -> None:
+        if self._waiting and not self._kept and self._pause is None and self._writing is None:
+            self._pause = asyncio.get_running_loop().call_later(self._pause_s(), self._write)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    def _write(self) -> None:
+        self._end_pause()
+        batch, self._waiting = self._waiting, []
+        self._writing = asyncio.create_task(self._append(batch))
+        self._writing.add_done_callback(self._wrote)
+
+    def _wrote(self, writing: asyncio.Task[None]) -> None:
+        if not writing.cancelled() and writing.exception() is None:
+            self._writing = None
+            self._begin_pause()
+
+    async def _written(self) -> None:
+        if (writing := self._writing) is not None:
+            await asyncio.wait([writing])
+            writing.result()
 
 
 class Dispatcher:
@@ -174,13 +193,13 @@ class Dispatcher:
         """This submission may be cancelled: look now and not at the next heartbeat."""
         for attempt in self._attempts:
             if attempt.lease.submission.submission_id == submission_id:
-                attempt.check.set()
+                attempt.look()
 
     def _on_notification(self, news: News) -> None:
         if news.kind in (NewsKind.QUEUED, NewsKind.MISSED):
             self._news.set()
         for attempt in self._attempts if news.kind is NewsKind.MISSED else ():
-            attempt.check.set()
+            attempt.look()
         if news.kind is NewsKind.CANCELLING:
             self.check(news.submission_id)
 
@@ -227,7 +246,8 @@ class Dispatcher:
                 self._submitted |= submitted
                 log.warning("lease_failed", reason=error.reason, detail=error.detail)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), self._poll_s)
+                async with asyncio.timeout(self._poll_s):
+                    await self._news.wait()
 
     async def _take_some(self, group: asyncio.TaskGroup) -> bool:
         """Take what there is room for, a few in one transaction; whether there may be more."""
@@ -258,9 +278,7 @@ class Dispatcher:
                     try:
                         if attempt.stop is not None:
                             grading.cancel()
-                        heart = group.create_task(self._beat(attempt))
-                        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                        heart.cancel()
+                        await self._hold(attempt, ends)
                         outcome = attempt.report.result() if attempt.report.done() else None if grading.cancelled() else grading.result()
                         await self._settle(attempt, outcome)
                         attempt.settled.set()
@@ -292,7 +310,9 @@ class Dispatcher:
                     facts.append(fact)
                     waits = isinstance(fact, wire.Progress) and fact.stage is wire.Stage.WAITING
                     allowed_s = LANE_LIMIT_S if waits else SILENCE_LIMIT_S
-                    silence.reschedule(asyncio.get_running_loop().time() + allowed_s)
+                    limit_s = asyncio.get_running_loop().time() + allowed_s
+                    if abs(limit_s - (silence.when() or 0.0)) > 1.0:  # not at each of many facts: to set a timer takes long
+                        silence.reschedule(limit_s)
                     self._observer.fact_found(lease, fact)
                     await recorder.add(fact)
                     if isinstance(fact, wire.AttemptTimeline) and not lease.submission.rejudge_id:  # which takes the whole report
@@ -327,13 +347,13 @@ class Dispatcher:
             log.error("attempt_broke", kind=type(error).__name__, at=f"{where.filename}:{where.lineno}", exc_info=not secret)
             return Failure(reason="INTERNAL", message=f"{type(error).__name__}; the server's log has more")
 
-    async def _beat(self, attempt: _LeaseAttempt) -> None:
-        """Keep the lease until cancelled; stop the grading where it is lost or a cancellation was asked for."""
+    async def _hold(self, attempt: _LeaseAttempt, ends: Sequence[asyncio.Future[Any]]) -> None:
+        """Keep the lease until one of ends is done; stop the grading where it is lost or a cancellation was asked for."""
         while True:
-            with suppress(TimeoutError):  # Python 3.11's wait_for loses a cancellation that comes with the event, and never ends
-                async with asyncio.timeout(self._lease_s / 3):
-                    await attempt.check.wait()
-            attempt.check.clear()
+            await asyncio.wait((*ends, attempt.check), timeout=self._lease_s / 3, return_when=asyncio.FIRST_COMPLETED)
+            if any(end.done() for end in ends):
+                return
+            attempt.check = asyncio.get_running_loop().create_future()
             try:
                 if await self._ledger.heartbeat(attempt.lease, ttl_s=self._lease_s):
                     attempt.end(StopReason.CANCELLED)
