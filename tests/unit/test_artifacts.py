@@ -34,7 +34,7 @@ from sandbox.protocol import wire
 JOB = wire.BuildJob(language="cuda", entry="solve", device_kind="emulated", sources=("a.cu", "b.cu"), architecture="sm_90")
 SOURCES = (("a.cu", b"int a;"), ("b.cu", b"int b;"))
 SETTINGS = ("toolchain 1", "safe")
-KEY, OTHER = "a" * 64, "b" * 64
+KEY, SECOND_KEY = "a" * 64, "b" * 64
 LIMIT = 1 << 20
 
 
@@ -112,7 +112,7 @@ def test_what_was_stored_is_found(store: ArtifactStore, result: BuildResult) -> 
     """Artifact, log, note and remarks, by another server with the same directory too."""
     store.store(KEY, result)
     assert cached_result(store) == cached_result(ArtifactStore(store.directory, LIMIT)) == result
-    assert cached_result(store, OTHER) is None
+    assert cached_result(store, SECOND_KEY) is None
 
 
 def entry_of(build: dict[str, object], artifact: bytes, secret: bytes) -> bytes:
@@ -175,12 +175,12 @@ def test_no_entry_is_believed_changed_cut_or_lengthened(store: ArtifactStore, re
 
 def test_entries_that_change_places_are_not_believed(store: ArtifactStore) -> None:
     store.store(KEY, build_result(b"one"))
-    store.store(OTHER, build_result(b"two"))
-    first, second = entry(store).read_bytes(), entry(store, OTHER).read_bytes()
+    store.store(SECOND_KEY, build_result(b"two"))
+    first, second = entry(store).read_bytes(), entry(store, SECOND_KEY).read_bytes()
     entry(store).write_bytes(second)
-    entry(store, OTHER).write_bytes(first)
+    entry(store, SECOND_KEY).write_bytes(first)
     with structlog.testing.capture_logs() as logs:
-        assert cached_result(store) is cached_result(store, OTHER) is None
+        assert cached_result(store) is cached_result(store, SECOND_KEY) is None
     assert [(entry_log["event"], entry_log["log_level"], entry_log["why"]) for entry_log in logs] == [
         ("artifact_not_believed", "warning", "it belongs to another key")
     ] * 2
@@ -260,8 +260,8 @@ def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
     """And drives nothing else out."""
     store = ArtifactStore(tmp_path / "cache", 8192)
     store.store(KEY, build_result())
-    store.store(OTHER, build_result(bytes(10_000)))
-    assert cached_result(store) == build_result() and cached_result(store, OTHER) is None
+    store.store(SECOND_KEY, build_result(bytes(10_000)))
+    assert cached_result(store) == build_result() and cached_result(store, SECOND_KEY) is None
 
 
 def test_rejections_drive_out_only_each_other(tmp_path: Path) -> None:
@@ -280,15 +280,15 @@ def test_rejections_drive_out_only_each_other(tmp_path: Path) -> None:
 def test_a_rejection_is_believed_for_a_day(store: ArtifactStore) -> None:
     """However often it is found meanwhile: one that was wrong is not believed for ever. The controls are younger, and built."""
     store.store(KEY, rejected())
-    store.store(OTHER, build_result())
+    store.store(SECOND_KEY, build_result())
     path, now_s = store.directory / "rejections" / KEY, time.time()
-    os.utime(entry(store, OTHER), (0, 0))
+    os.utime(entry(store, SECOND_KEY), (0, 0))
     os.utime(path, (now_s, now_s - REJECTION_S + 600))
     for _ in range(2):
         assert cached_result(store) == rejected() and path.stat().st_mtime < now_s - REJECTION_S + 601
     os.utime(path, (now_s, now_s - REJECTION_S - 1))
     assert cached_result(store) is None and not path.exists()
-    assert cached_result(store, OTHER) == build_result()
+    assert cached_result(store, SECOND_KEY) == build_result()
 
 
 def test_a_long_rejection_is_not_kept(tmp_path: Path) -> None:
@@ -300,8 +300,8 @@ def test_a_long_rejection_is_not_kept(tmp_path: Path) -> None:
         (large, "x" * OVERHEAD_LIMIT_BYTES, False),
         (large, "\x00" * wire.LOG_LIMIT_BYTES, True),
     ):
-        store.store(OTHER, rejected(log))
-        assert (cached_result(store, OTHER) is not None) is is_stored
+        store.store(SECOND_KEY, rejected(log))
+        assert (cached_result(store, SECOND_KEY) is not None) is is_stored
         assert bool(list((store.directory / "rejections").iterdir())) is is_stored
         for path in (store.directory / "rejections").iterdir():
             path.unlink()
@@ -320,8 +320,8 @@ def test_all_together_stay_below_the_limit(tmp_path: Path) -> None:
 def test_what_a_dead_server_left_is_cleared_away(store: ArtifactStore) -> None:
     """Half an entry and a lock, once they are old; young ones may be somebody's."""
     old, young = entry(store, ".old"), entry(store, ".young")
-    lock, held_lock = store.directory / "locks" / KEY, store.directory / "locks" / OTHER
-    descriptor = store.try_lock(OTHER)
+    lock, held_lock = store.directory / "locks" / KEY, store.directory / "locks" / SECOND_KEY
+    descriptor = store.try_lock(SECOND_KEY)
     assert descriptor is not None
     for path in (old, young, lock):
         path.touch()
@@ -330,7 +330,7 @@ def test_what_a_dead_server_left_is_cleared_away(store: ArtifactStore) -> None:
     store.store("c" * 64, build_result())
     assert [path.exists() for path in (old, young, lock, held_lock)] == [False, True, False, True]
     assert STALE_S > 600, "longer than any build"
-    store.unlock(OTHER, descriptor)
+    store.unlock(SECOND_KEY, descriptor)
     assert not held_lock.exists()
 
 

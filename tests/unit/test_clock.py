@@ -140,7 +140,7 @@ class FakeDriver:
             assert not self._queued, "the judge waits for ever"
             return say("synchronize")
 
-        self._kept = (
+        self._callbacks = (
             COPY(copy),
             FILL(fill),
             PLAIN(synchronize),
@@ -151,7 +151,7 @@ class FakeDriver:
             WRITE(hold),
             QUERY(query),
         )
-        for name, function in zip(FUNCTIONS, self._kept, strict=True):
+        for name, function in zip(FUNCTIONS, self._callbacks, strict=True):
             setattr(self, name, function)
 
     def _queue(self, name: str, action: Callable[[], object]) -> int:

@@ -124,7 +124,7 @@ def test_every_value_of_ours_has_a_name_in_the_api(kind, prefix, enum):
     assert {f"{prefix}_{member.name}" for member in kind} | {f"{prefix}_UNSPECIFIED"} == set(enum.keys())
 
 
-SEEN = {"physical_floor_ns": 8191, "moved_bytes": 1000, "flops": 4000}
+AMOUNTS = {"physical_floor_ns": 8191, "moved_bytes": 1000, "flops": 4000}
 CEILINGS = {"bytes_per_s": 1e10, "flops_per_s:float32": 1e11}
 
 
@@ -132,7 +132,7 @@ def on_a_gpu(hidden=False):
     """A report with what only a real device has."""
     measurement = replace(
         fakes.measurement("secret97" if hidden else "n64", hidden=hidden),
-        **SEEN,
+        **AMOUNTS,
         conditions={"throttle_reasons": "SwPowerCap"},
         reported_baselines={"compile": wire.Samples(durations_ns=(400, 500, 600))},
     )

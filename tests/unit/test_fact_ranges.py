@@ -13,7 +13,7 @@ from sandbox.protocol import wire
 from tests import fakes
 
 HALF = "\ud800"
-MOST = 2**63 - 1
+INT64_MAX = 2**63 - 1
 TIMES = fakes.measurement()
 OUT_OF_RANGE = {
     "too many elements": replace(fakes.trial(), element_count=2**70),
@@ -59,9 +59,9 @@ def test_a_job_out_of_range_is_no_message_either() -> None:
 
 def test_facts_at_the_ends_of_their_ranges_are_shown() -> None:
     """An error may be infinite and an element NaN; a difference of times may be negative."""
-    wrong = wire.WrongElement(output="c", index=(MOST,), expected=math.nan, actual=math.inf)
-    trial = replace(fakes.trial(), element_count=MOST, index=10**9, wrong_elements=(wrong,), max_absolute_error=math.nan)
-    times = replace(TIMES, certified=wire.Samples(durations_ns=(-MOST, MOST)), bound_ns=MOST, moved_bytes=MOST)
+    wrong = wire.WrongElement(output="c", index=(INT64_MAX,), expected=math.nan, actual=math.inf)
+    trial = replace(fakes.trial(), element_count=INT64_MAX, index=10**9, wrong_elements=(wrong,), max_absolute_error=math.nan)
+    times = replace(TIMES, certified=wire.Samples(durations_ns=(-INT64_MAX, INT64_MAX)), bound_ns=INT64_MAX, moved_bytes=INT64_MAX)
     facts = [wire.decode(wire.encode(fact)) for fact in (trial, times)]
     assert shown(trials=(facts[0],), measurements=(facts[1],))
 

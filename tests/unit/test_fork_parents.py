@@ -18,7 +18,7 @@ from tests import fakes
 from tests.unit.pipeline_fleets import until
 
 SPEC = BoxSpec(box_id="b", purpose=Purpose.RUN, argv=("run",), fork_argv=("fork",), limits=fakes.LIMITS, slot=0)
-OTHER = replace(SPEC, fork_argv=("fork", "other"))
+SECOND_SPEC = replace(SPEC, fork_argv=("fork", "other"))
 
 
 class Parents(ForkParents):
@@ -44,11 +44,11 @@ async def test_a_parent_that_ended_is_left_when_a_box_of_another_kind_begins() -
     """The control, which lives, stays."""
     parents = Parents()
     parent = await parents.used(SPEC)
-    await parents.used(OTHER)
-    assert parents.open == [SPEC, OTHER]
+    await parents.used(SECOND_SPEC)
+    assert parents.open == [SPEC, SECOND_SPEC]
     await parent.value.result()[1].kill()
-    await parents.used(OTHER)
-    await until(lambda: parents.open == [OTHER])
+    await parents.used(SECOND_SPEC)
+    await until(lambda: parents.open == [SECOND_SPEC])
     await parents.close()
 
 

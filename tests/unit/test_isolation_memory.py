@@ -11,7 +11,7 @@ from grader.isolation.processes import HostMemory, exceeds_host_memory, mapped_b
 GIB = 1 << 30
 LIMIT = 16 * GIB
 QUIET = HostMemory(total_bytes=128 * GIB, available_bytes=100 * GIB, driver_bytes=1 * GIB)
-TAKEN = HostMemory(total_bytes=128 * GIB, available_bytes=80 * GIB, driver_bytes=20 * GIB)
+DRIVER_MEMORY = HostMemory(total_bytes=128 * GIB, available_bytes=80 * GIB, driver_bytes=20 * GIB)
 NEARLY_OUT = HostMemory(total_bytes=128 * GIB, available_bytes=3 * GIB, driver_bytes=1 * GIB)
 TAKEN_ALL = HostMemory(total_bytes=128 * GIB, available_bytes=3 * GIB, driver_bytes=98 * GIB)
 MEMINFO = """MemTotal: {total} kB
@@ -30,8 +30,8 @@ HugePages_Total: 0
     [
         (QUIET, 0, False),
         (QUIET, 20 * GIB, False),  # resident: the kernel counts that, and strikes by itself
-        (TAKEN, 0, False),  # another box of this host
-        (TAKEN, 20 * GIB, True),
+        (DRIVER_MEMORY, 0, False),  # another box of this host
+        (DRIVER_MEMORY, 20 * GIB, True),
         (NEARLY_OUT, 0, False),  # somebody's program
         (NEARLY_OUT, 20 * GIB, True),
         (TAKEN_ALL, 0, True),  # it has unmapped what it holds, and the host must live

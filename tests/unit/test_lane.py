@@ -364,7 +364,7 @@ def test_a_baseline_that_seems_to_take_less_than_the_protocol_has_no_time(tmp_pa
     assert isinstance(measurement, wire.Measurement) and measurement.baselines == {} and measurement.speedups == ()
 
 
-KEPT = replace(PROBLEM, digest="kept", reference="import time\n\ndef reference(a, b):\n    time.sleep(0.06)\n    return a * 2 + b\n")
+SLOW_SPEC = replace(PROBLEM, digest="kept", reference="import time\n\ndef reference(a, b):\n    time.sleep(0.06)\n    return a * 2 + b\n")
 
 
 @pytest.fixture
@@ -378,21 +378,21 @@ def stages(facts: list[wire.Fact]) -> list[wire.Stage]:
 
 
 def benchmarked(
-    tmp_path: Path, kernel: Kernel, baseline: Baseline, *, kept_times: bool, problem: wire.ProblemSpec = KEPT
+    tmp_path: Path, kernel: Kernel, baseline: Baseline, *, kept_times: bool, problem: wire.ProblemSpec = SLOW_SPEC
 ) -> list[wire.Fact]:
     place = tmp_path / str(len(list(tmp_path.iterdir())))
     place.mkdir()
     return judged(place, kernel, problem=problem, baseline=baseline, kept_times=kept_times)
 
 
-def kept_names(baseline: Baseline, problem: wire.ProblemSpec = KEPT) -> set[str]:
+def kept_names(baseline: Baseline, problem: wire.ProblemSpec = SLOW_SPEC) -> set[str]:
     return {item.workload_id for item in problem.workloads if baseline.kept.find(problem, [item], {}) is not None}
 
 
 @pytest.mark.slow
 def test_a_wrong_kernel_does_not_wait_for_the_baselines(tmp_path: Path, baseline: Baseline, quiet: None) -> None:
     """Without kept times its public workloads are verified, and times are asked for if they are right. With such times nobody waits."""
-    problem = replace(KEPT, digest="not waited for")
+    problem = replace(SLOW_SPEC, digest="not waited for")
     wrong = benchmarked(tmp_path, lambda _, outputs: outputs[0].fill_(0), baseline, kept_times=True, problem=problem)
     right = benchmarked(tmp_path, honest, baseline, kept_times=True, problem=problem)
     assert outcomes(wrong) == ["mismatched"] and isinstance(wrong[-1], wire.Finished)
@@ -411,7 +411,7 @@ def test_a_wrong_kernel_does_not_wait_for_the_baselines(tmp_path: Path, baseline
 @pytest.mark.slow
 def test_a_problem_is_prepared_before_it_has_a_submission(tmp_path: Path, baseline: Baseline, quiet: None) -> None:
     """Its first submission finds the times of its public workloads. A problem that can't be loaded is no fault of the device."""
-    problem, device = replace(KEPT, digest="prepared"), EmulatedDevice()
+    problem, device = replace(SLOW_SPEC, digest="prepared"), EmulatedDevice()
     facts = list(lane.prepare(wire.Prepare(job_id="p", problem=problem), device, baseline))
     assert stages(facts) == [wire.Stage.BASELINE] and facts[-1] == wire.Finished(job_id="p")
     assert kept_names(baseline, problem) == {"n100"}
@@ -420,7 +420,7 @@ def test_a_problem_is_prepared_before_it_has_a_submission(tmp_path: Path, baseli
     assert wire.Stage.BASELINE not in stages(first)
     # On a busy machine the times may not fit.
     assert not isinstance(first[-1], wire.Restart) or first[-1].cause is not wire.RestartCause.NOT_TIMED
-    broken = replace(KEPT, digest="broken", reference="import nothing_of_this_name\n")
+    broken = replace(SLOW_SPEC, digest="broken", reference="import nothing_of_this_name\n")
     (fact,) = lane.prepare(wire.Prepare(job_id="p", problem=broken), device, baseline)
     assert isinstance(fact, wire.Broken) and fact.problem_at_fault and not fact.device_lost and "nothing_of_this_name" in fact.message
 
@@ -432,7 +432,7 @@ def test_times_that_are_stale_are_not_believed(
 ) -> None:
     """A baseline that was much slower when it was timed would let a subject slow it; one that was faster says that it was slowed.
     Nothing is measured with either, and neither is used again. The control: without the comparison the first is believed."""
-    problem = replace(KEPT, digest=f"stale {factor}")
+    problem = replace(SLOW_SPEC, digest=f"stale {factor}")
     benchmarked(tmp_path, honest, baseline, kept_times=False, problem=problem)
     (timings,) = (baseline.kept.find(problem, problem.workloads[:1], {}) or {}).values()
     stale = replace(timings, run_ns={name: [round(factor * item) for item in runs_ns] for name, runs_ns in timings.run_ns.items()})
@@ -449,7 +449,7 @@ def test_times_that_are_stale_are_not_believed(
 @pytest.mark.slow
 def test_times_of_a_busy_machine_are_not_kept(tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy while a baseline is timed slows it, for later submissions too. The control is the same on a quiet one."""
-    problem = replace(KEPT, digest="busy")
+    problem = replace(SLOW_SPEC, digest="busy")
     used_ns = itertools.count(0, 10**15)
     for cpu_ns, names in ((lambda: next(used_ns), set()), (lambda: 0, {"n100"})):
         monkeypatch.setattr("sandbox.judge.baseline.HostActivity", lambda cpu_ns=cpu_ns: HostActivity(cpu_ns))

@@ -10,7 +10,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time", "time_ns"}  # and not process_time
-TAKEN = """
+TWO_READINGS = """
 import time
 def test_it():
     begun = time.monotonic()
@@ -87,7 +87,7 @@ def test_no_test_asserts_wall_time() -> None:
 )
 def test_wall_time_is_found(first: str, second: str) -> None:
     """The control, and the mark that allows it; of the function or of the module."""
-    text = TAKEN.format(first=first, second=second)
+    text = TWO_READINGS.format(first=first, second=second)
     assert list(wall_time_asserts(text)) == [6]
     assert list(wall_time_asserts(text.replace("def", "@pytest.mark.timing\ndef"))) == []
     assert list(wall_time_asserts("pytestmark = [pytest.mark.slow, pytest.mark.timing]" + text)) == []
@@ -103,4 +103,4 @@ def test_wall_time_is_found(first: str, second: str) -> None:
     ],
 )
 def test_what_a_busy_machine_keeps_is_not(first: str, second: str) -> None:
-    assert list(wall_time_asserts(TAKEN.format(first=first, second=second))) == []
+    assert list(wall_time_asserts(TWO_READINGS.format(first=first, second=second))) == []

@@ -18,11 +18,11 @@ class Boxes(Observer):
     """Keep what is reported of boxes."""
 
     def __init__(self):
-        self.told = []
+        self.reports = []
 
     def box_started(self, purpose, duration_s, failed):
         assert duration_s >= 0
-        self.told.append((purpose, failed))
+        self.reports.append((purpose, failed))
 
 
 class NoBoxes(fakes.FakeBoxes):
@@ -44,8 +44,8 @@ async def test_a_box_is_told_of_once_when_it_is_there():
     """While it is still open, and not again when it ends; before anybody observes, nothing breaks."""
     isolation, boxes = observed(fakes.FakeBoxes())
     async with isolation.start(RUN):
-        assert boxes.told == [("run", False)]
-    assert boxes.told == [("run", False)] and (isolation.NAME, isolation.SAFE) == ("fake", True)
+        assert boxes.reports == [("run", False)]
+    assert boxes.reports == [("run", False)] and (isolation.NAME, isolation.SAFE) == ("fake", True)
     async with ObservedIsolation(fakes.FakeBoxes()).start(RUN):
         pass
 
@@ -55,7 +55,7 @@ async def test_a_box_that_could_not_be_had_is_told_of_as_failed():
     with pytest.raises(IsolationBroken, match="no engine"):
         async with isolation.start(RUN):
             pass
-    assert boxes.told == [("run", True)]
+    assert boxes.reports == [("run", True)]
 
 
 async def test_what_goes_wrong_in_a_box_is_no_failed_start():
@@ -63,4 +63,4 @@ async def test_what_goes_wrong_in_a_box_is_no_failed_start():
     with pytest.raises(ZeroDivisionError):
         async with isolation.start(RUN):
             raise ZeroDivisionError
-    assert boxes.told == [("run", False)]
+    assert boxes.reports == [("run", False)]

@@ -28,12 +28,12 @@ class Talker(fakes.FakeBox):
 
     def __init__(self, number: int) -> None:
         super().__init__()
-        self._said, self._began_ns = f"public {number}\n".encode(), time.monotonic_ns()
+        self._text, self._began_ns = f"public {number}\n".encode(), time.monotonic_ns()
 
     async def wait(self) -> BoxExit:
         await super().wait()
-        output = self._said + b"secret size 33\n"
-        return BoxExit(cause=BoxCause.KILLED, output=output, arrivals=((0, self._began_ns), (len(self._said), time.monotonic_ns())))
+        output = self._text + b"secret size 33\n"
+        return BoxExit(cause=BoxCause.KILLED, output=output, arrivals=((0, self._began_ns), (len(self._text), time.monotonic_ns())))
 
 
 class Boxes(fakes.FakeBoxes):

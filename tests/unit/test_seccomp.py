@@ -11,7 +11,7 @@ from tools import compile_seccomp as compiler
 
 PROFILES = Path(__file__).parents[2] / "sandbox" / "profiles"
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
-DONE, EPERM, ENOSYS = ERRNO, ERRNO | 1, ERRNO | 38  # DONE: answers 0 and does nothing
+NO_OP, EPERM, ENOSYS = ERRNO, ERRNO | 1, ERRNO | 38  # NO_OP: answers 0 and does nothing
 X86_64, I386 = 0xC000003E, 0x40000003
 AT_FDCWD = 0xFFFFFF9C
 
@@ -122,13 +122,13 @@ def test_vectored_reads_and_writes_take_no_flags(answer, call, flags):
 def test_only_listed_commands_reach_the_kernel(answer, call, index, allowed, answered, high):
     """Which ignores the high half: with something in it, nothing is done."""
     for command in (*range(128), *range(1000, 1100)):
-        usual = ALLOW if command in allowed else DONE if command in answered else EPERM
+        usual = ALLOW if command in allowed else NO_OP if command in answered else EPERM
         assert answer(call, *[0] * index, command | high) == (EPERM if high else usual), command
 
 
 def test_what_all_boxes_share_is_not_touched(answer):
     """Locks and flushes answer that they are done; the host's counters and its pool of huge pages are not there."""
-    assert {answer(call) for call in ("flock", "sync", "syncfs")} == {DONE} and answer("sysinfo") == ENOSYS
+    assert {answer(call) for call in ("flock", "sync", "syncfs")} == {NO_OP} and answer("sysinfo") == ENOSYS
     assert (answer("mmap", 0, 4096, 3, 0x22), answer("mmap", 0, 4096, 3, 0x22 | 0x40000)) == (ALLOW, EPERM)
     assert (answer("memfd_create", 0, 1), answer("memfd_create", 0, 1 | 4)) == (ALLOW, EPERM)
 
