@@ -163,5 +163,5 @@ trial = explained(product(inputs())[0] + 0.01)
 assert trial.wrong_elements
 print([name for name in ("sympy", "torch._dynamo") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

@@ -225,7 +225,7 @@ def keep_for_a_week(server):
     [("retain_sources_days", 7), ("retain_events_days", 7), ("oidc_issuer", "https://login.example.org"), ("http_allow_origin", ("*",))],
 )
 def test_a_setting_that_no_installed_part_acts_upon_is_refused(points, setting, value):
-    """It would be ignored. The controls: its default, and a part that declares that it acts upon the first of these."""
+    """The setting would be ignored. The controls: its default, and a part that declares that it acts upon the first of these."""
     context = {"service": GraderServicer(None, None, worker=None), "gate": None, "interceptor": None}
     context |= {"settings": Settings(**{setting: value})}
     remedy = f"--{setting.replace('_', '-')}: needs a package that is not installed; install kernel-grader-extensions: pip install"

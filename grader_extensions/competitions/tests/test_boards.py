@@ -293,8 +293,8 @@ async def test_a_history_has_the_ranks_of_the_boards(ledger, clock, kind):
         boards.append({})
         for problem_id in competition.problem_ids:
             standings = await read_standings(ledger, competition, problem_id)
-            for found in leaderboard.boards(competition, standings, problem_id=problem_id, before=before).values():
-                boards[-1] |= {entry.submission_id: entry.rank for entry in found.entries}
+            for board in leaderboard.boards(competition, standings, problem_id=problem_id, before=before).values():
+                boards[-1] |= {entry.submission_id: entry.rank for entry in board.entries}
         ranks = {}
         for number in range(0, 200, 10):
             count, history = await read_history(ledger, SimpleNamespace(all=lambda: [competition]), f"user-{number}", slice(None))
