@@ -69,7 +69,8 @@ class Device(Protocol):
     TORCH: str  # torch's name for it
     HAS_PROFILER: bool  # torch's profiler sees the kernels that run on it
     STIR_POISONS: bool  # `stir` leaves NaN in all that torch's allocator has free; else torch has to fill what it allocates
-    SPIN_NS: int  # how long a waiter spins before it naps between looks
+    SPIN_NS: int  # how long a runner spins before it sleeps, where something is timed
+    NAP_NS: int  # how long it sleeps before it looks at the gate, if nobody wakes it
     clock: NativeClock | None  # the judge's; None: Python will do
 
     @staticmethod

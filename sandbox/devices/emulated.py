@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sandbox.devices import POISON_BYTE, Device, ForeignUsage, cpu_model
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
-from sandbox.protocol.gate import SPIN_NS, create_sealed, span
+from sandbox.protocol.gate import NAP_NS, SPIN_NS, create_sealed, span
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +66,7 @@ class EmulatedDevice(Device):
     TORCH = device_info(KIND).torch_device
     HAS_PROFILER = False
     STIR_POISONS = False
-    SPIN_NS = SPIN_NS
+    SPIN_NS, NAP_NS = SPIN_NS, NAP_NS
     clock: NativeClock | None = None
 
     def __init__(self) -> None:

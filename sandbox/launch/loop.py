@@ -101,7 +101,8 @@ def serve(
     gc.disable()  # a collection would fall into somebody's time
     try:
         while True:
-            last = gate.next(last, device.SPIN_NS)
+            timed = placed is None or not placed.call.poison or device.CLOCK is not wire.Clock.HOST
+            last = gate.next(last, device.SPIN_NS if timed else 0, device.NAP_NS)
             operation = gate.operation()
             answer = FINE
             try:

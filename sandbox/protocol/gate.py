@@ -1,8 +1,9 @@
 """The gate between the judge and one runner, and the socket over which the runner gets it.
 
 The gate is a sealed memfd of counters and a fixed-layout call. The judge writes a call and then `go`, a random number; the runner does
-the call, writes its answer and then `done`, the same number. Both spin (0.1 us), with a back-off after a while; every wait has a deadline.
-The judge copies an answer once and checks every field: nothing that a runner wrote is believed, it is only compared.
+the call, writes its answer and then `done`, the same number. Each sleeps until the other has written (futex(2)); where something is timed
+it spins before (0.1 us). Every wait has a deadline. The judge copies an answer once and checks every field: nothing that a runner wrote is
+believed, it is only compared.
 
 Over the socket go descriptors and one length-prefixed JSON line. The judge sends, the runner receives; nothing but the gate's layout ever
 goes in the opposite direction.
@@ -30,13 +31,15 @@ from sandbox.protocol import wire
 
 TENSOR_LIMIT = 128
 RANK_LIMIT = 8
-SPIN_NS = 2_000_000  # then the waiter sleeps between looks: on two cores a spinning judge would take the kernel's second core
+SPIN_NS = 2_000_000  # then the waiter sleeps: on two cores a spinning judge would take the kernel's second core
+NAP_NS = 2_000_000  # of a sleeper that nobody wakes: then it looks whether the other side is still there
 AXIS_LIMIT = TENSOR_LIMIT * RANK_LIMIT  # where every size of every tensor is passed
 SAMPLE_LIMIT = 4096
 SAMPLE_LIMIT_NS = 1 << 53  # a hundred days; a report keeps nanoseconds in 63 bits
 CUT = "cut"  # the first line of an observation that did not fit into its answer
 MESSAGE_LIMIT_BYTES = 2048
-NAP_S = 50e-6
+FUTEX = {"x86_64": 202, "aarch64": 98}.get(os.uname().machine, -1)  # the system call; where its number is not known a waiter spins
+FUTEX_WAIT, FUTEX_WAKE, ALL_WAITERS = 0, 1, 2**31 - 1
 # On a GPU no tensor has the last ARENA_FLAG_BYTES of an arena. They begin with the number of the call whose inputs lie there; the number of
 # the call that has ended follows ARENA_FINISHED_AT bytes later.
 ARENA_FLAG_BYTES, ARENA_FINISHED_AT = 256, 64
@@ -196,12 +199,23 @@ class Gate:
     def __init__(self, fd: int) -> None:
         self._map = mmap.mmap(fd, GATE_BYTES)
         self._page = _Page.from_buffer(self._map)
+        self._spin_ns = SPIN_NS
+        self._futex = ctypes.CDLL(None).syscall
+        self._futex.argtypes = (ctypes.c_long, ctypes.c_void_p, ctypes.c_long, ctypes.c_long, ctypes.c_void_p)
+
+    def _sleep(self, place: Any, number: int, nap_ns: int) -> None:
+        """Sleep until there is another number, or the other side wakes us, for nap_ns at most. The lower half is compared."""
+        limit = (ctypes.c_long * 2)(*divmod(nap_ns, 10**9))  # a `struct timespec`
+        self._futex(FUTEX, ctypes.addressof(self._page) + place.offset, FUTEX_WAIT, number & 0xFFFF_FFFF, ctypes.addressof(limit))
+
+    def _wake(self, place: Any) -> None:
+        self._futex(FUTEX, ctypes.addressof(self._page) + place.offset, FUTEX_WAKE, ALL_WAITERS, None)
 
     # -- the judge's side ------------------------------------------------------------------------------------------------
 
     def open(self, call: Call) -> int:
-        """Write the call and let the runner go; return the number it has to echo."""
-        page = self._page
+        """Write the call and let the runner go; return the number it has to echo. Nothing is timed where allocations are filled."""
+        page, self._spin_ns = self._page, 0 if call.poison else SPIN_NS
         ctypes.memset(ctypes.addressof(page) + _Page.operation.offset, 0, _Page.samples_ns.offset - _Page.operation.offset)
         for name in _PLAIN_FIELDS:
             setattr(page, name, getattr(call, name))
@@ -217,6 +231,7 @@ class Gate:
         """Let the runner go with what was last placed: nothing but the operation is written, for this is inside the clock."""
         number = self.arm(operation)
         self._page.go = number
+        self._wake(_Page.go)
         return number
 
     def arm(self, operation: Operation) -> int:
@@ -254,9 +269,9 @@ class Gate:
             now = clock()
             if gone or now > deadline_ns:
                 return False
-            if now - begun > SPIN_NS:
+            if now - begun > self._spin_ns:
                 gone = not alive()  # then one more look: its last answer counts
-                time.sleep(NAP_S)
+                self._sleep(_Page.done, previous, 0 if gone else NAP_NS)
         return True
 
     def answer(self) -> Answer:
@@ -278,12 +293,12 @@ class Gate:
         self.reply(first, Answer(status=Status.OK, message=version))
         return self.next(first)
 
-    def next(self, previous: int, spin_ns: int = SPIN_NS) -> int:
-        """Wait for a call; the judge ends the box, so this waits for ever."""
+    def next(self, previous: int, spin_ns: int = 0, nap_ns: int = NAP_NS) -> int:
+        """Wait for a call; the judge ends the box, so this waits for ever. spin_ns, nap_ns: see `Device`."""
         page, begun = self._page, time.monotonic_ns()
         while (number := page.go) == previous:
             if time.monotonic_ns() - begun > spin_ns:
-                time.sleep(NAP_S)
+                self._sleep(_Page.go, previous, nap_ns)
         return int(number)
 
     def operation(self) -> Operation:
@@ -325,20 +340,20 @@ class Gate:
         code = wait()
         if code == 0:
             page.done = number
+            self._wake(_Page.done)
         return code
 
     def reply(self, number: int, answer: Answer) -> None:
         """Write the answer, then `done`."""
         page = self._page
-        if answer is FINE:  # FLOOR, inside the clock; the judge has set the rest to nothing
-            page.done = number
-            return
-        message = answer.message.encode()[:MESSAGE_LIMIT_BYTES]
-        ctypes.memmove(page.message, message, len(message))
-        page.message_bytes, page.status, page.sample_count = len(message), answer.status, len(answer.samples_ns)
-        for index, sample in enumerate(answer.samples_ns[:SAMPLE_LIMIT]):
-            page.samples_ns[index] = sample
+        if answer is not FINE:  # FLOOR, inside the clock; the judge has set the rest to nothing
+            message = answer.message.encode()[:MESSAGE_LIMIT_BYTES]
+            ctypes.memmove(page.message, message, len(message))
+            page.message_bytes, page.status, page.sample_count = len(message), answer.status, len(answer.samples_ns)
+            for index, sample in enumerate(answer.samples_ns[:SAMPLE_LIMIT]):
+                page.samples_ns[index] = sample
         page.done = number
+        self._wake(_Page.done)
 
 
 def create_sealed(name: str, size: int) -> int:

@@ -91,7 +91,8 @@ def opened() -> Iterator[tuple[Gate, mmap.mmap]]:
 
 def runner_of(page: mmap.mmap) -> Gate:
     """The runner's side of the page."""
-    runner = Gate.__new__(Gate)
+    with opened() as (runner, _):
+        pass
     runner._map, runner._page = page, PAGE.from_buffer(page)
     return runner
 
@@ -112,14 +113,14 @@ def well_formed(answer: Answer) -> bool:
 @pytest.fixture(autouse=True)
 def time(monkeypatch: pytest.MonkeyPatch) -> SteppedTime:
     """The gate's clock: it tells exactly how long a wait goes on, whatever else the machine does."""
-    stepped = SteppedTime()
+    stepped = SteppedTime(step_ns=gates.NAP_NS)
     monkeypatch.setattr(gates, "time", stepped)
     return stepped
 
 
 def in_time(time: SteppedTime, deadline_ns: int) -> bool:
     """Return whether a wait ended at its deadline, but for one look and one nap."""
-    return time.now_ns <= deadline_ns + 2 * time.step_ns + int(gates.NAP_S * 1e9)
+    return time.now_ns <= deadline_ns + 2 * time.step_ns + gates.NAP_NS
 
 
 @given(calls())

@@ -2,12 +2,14 @@
 
 import fcntl
 import os
+import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from sandbox.protocol import gate as gates
-from sandbox.protocol.gate import GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Slot, Status, create_sealed
+from sandbox.protocol.gate import FINE, GATE_BYTES, Answer, Call, Gate, GateViolated, Operation, Slot, Status, create_sealed
 from tests.clock import SteppedTime
 
 CALL = Call(
@@ -34,12 +36,12 @@ def never() -> int:
 def test_waiting_ends_at_the_deadline_and_when_nobody_is_there(pair: tuple[Gate, Gate, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """No wait is for ever: it looks at the clock at most twice after the deadline, and as soon as it may sleep it asks who is there."""
     judge, _, _ = pair
-    number, time = judge.open(CALL), SteppedTime()
+    number, time = judge.open(replace(CALL, poison=False)), SteppedTime(step_ns=500_000)
     monkeypatch.setattr(gates, "time", time)
     for deadline_ns in (20_000_000, 500_000):  # one after naps, one while it spins
         time.now_ns = 0
         assert not judge.wait(number, 0, deadline_ns, lambda: True)
-        assert deadline_ns < time.now_ns <= deadline_ns + 2 * time.step_ns + int(gates.NAP_S * 1e9)
+        assert deadline_ns < time.now_ns <= deadline_ns + 2 * time.step_ns + gates.NAP_NS
     time.now_ns = 0
     assert not judge.wait(number, 0, 3600 * 10**9, lambda: False)
     assert gates.SPIN_NS < time.now_ns < 2 * gates.SPIN_NS
@@ -108,3 +110,12 @@ def test_done_comes_when_the_device_has_ended_and_not_when_it_was_stopped(pair: 
     assert judge.done == 0 and echoes == [0]
     assert runner.reply_after(lambda: echoes.append(judge.done) or 0, number) == 0
     assert judge.done == number and echoes == [0, 0] and judge.answer().status is Status.OK
+
+
+def test_a_sleeping_runner_is_woken(pair: tuple[Gate, Gate, int]) -> None:
+    """A runner that is not woken does not look again before its nap of an hour is over."""
+    judge, runner, _ = pair
+    serving = threading.Thread(target=lambda: runner.reply(runner.next(0, nap_ns=3600 * 10**9), FINE), daemon=True)
+    serving.start()
+    assert judge.wait(judge.open(CALL), 0, never(), serving.is_alive)
+    serving.join()
