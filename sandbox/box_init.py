@@ -16,34 +16,21 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from sandbox.protocol.box_start import ENTERED, MADE
+from sandbox.fork_init import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, begin, settle
+from sandbox.protocol.box_start import ENTERED
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 FAREWELL_S = 0.5
-CANNOT_EXECUTE, KILLED = 127, 128 + signal.SIGKILL
-CODE_BYTES = 3
+CANNOT_EXECUTE = 127
 
 
 def main() -> NoReturn:
-    """Run `enter CONFIG COMMAND...`; CONFIG is JSON: stdio (a socket's path or null), entered (a descriptor or null), rlimits, and
-    exit_pipe (a descriptor or null): where the exit code of a command comes from that is forked by `sandbox/fork_server.py` instead."""
+    """Run `enter CONFIG COMMAND...`; CONFIG is JSON: stdio (a socket's path or null), entered (a descriptor or null) and rlimits."""
     config: dict[str, Any] = json.loads(sys.argv[1])
     command = sys.argv[2:]
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc = begin()
     output = connect_output(config["stdio"]) if config["stdio"] else None
-    if config["exit_pipe"] is not None:
-        libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    if config["entered"] is not None:
-        os.write(config["entered"], ENTERED if config["exit_pipe"] is None else MADE)
-        os.close(config["entered"])
-    os.umask(0o022)
-    os.chdir(os.environ.get("HOME", "/"))
-    # The default, not "ignore": that would be inherited.  As process 1 the kernel shields us from it.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    code = reap(run(command, config["rlimits"], libc)) if config["exit_pipe"] is None else await_fork(config["exit_pipe"])
+    settle(config["entered"], ENTERED)
+    code = reap(run(command, config["rlimits"], libc))
     if output is not None:
         report_exit(output)
     os._exit(code)
@@ -114,12 +101,6 @@ def reap(child: int) -> int:
         if pid == child:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
-
-
-def await_fork(exit_pipe: int) -> int:
-    """Return the exit code of a forked command, and leave what it leaves to the kernel to reap."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    return int(os.read(exit_pipe, CODE_BYTES) or KILLED)
 
 
 def report_exit(output: socket.socket) -> None:

@@ -20,7 +20,8 @@ import struct
 import sys
 from typing import Any, NoReturn
 
-from sandbox.box_init import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, close_inherited, limit, reap
+from sandbox.box_init import close_inherited, limit, reap
+from sandbox.fork_init import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG
 from sandbox.protocol.box_start import ENTERED, NAMESPACES, READY
 
 PR_SET_KEEPCAPS, PR_SET_SECCOMP, PR_CAPBSET_DROP = 8, 22, 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import marshal
 import os
 import re
 import sys
@@ -90,7 +90,7 @@ class HostBox(SupervisedBox):
         }
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", "-B", str(STAGE_SCRIPT), json.dumps(config)),
+                *(sys.executable, "-I", "-S", "-B", str(STAGE_SCRIPT), marshal.dumps(config).hex()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output_end,
                 stderr=output_end,

@@ -23,7 +23,7 @@ STACK_BYTES = 64 << 20
 PENDING_SIGNAL_COUNT = 128
 YIELDING_NICENESS, YIELDING_SHARES = 10, 110  # of the usual 1,024; the kernel gives that niceness the same
 # -S: no site, so no `.pth` file of the environment runs before the box's limits are set.
-BOOT = "import sys; sys.path[:0] = {lib!r}.split(':'); from sandbox.box_init import main; main()"
+BOOT = "import sys; sys.path[:0] = {lib!r}.split(':'); from sandbox.{module} import main; main()"
 
 
 def niceness(spec: BoxSpec, settings: BoxSettings) -> int:
@@ -55,9 +55,11 @@ def command(
     exit_pipe: int | None = None,
 ) -> list[str]:
     """Return the argv that starts a box, with every {name} of the spec's argv filled in. exit_pipe: of a box whose command is forked."""
-    config = json.dumps({"stdio": stdio, "entered": entered, "rlimits": dict(limited), "exit_pipe": exit_pipe})
-    boot = BOOT.format(lib=paths["lib"])
-    return [paths["python"], "-I", "-S", "-B", "-c", boot, config, *(filled(word, paths) for word in spec.argv)]
+    start = [paths["python"], "-I", "-S", "-B", "-c"]
+    if exit_pipe is not None:
+        return [*start, BOOT.format(lib=paths["lib"], module="fork_init"), str(entered), str(exit_pipe)]
+    config = json.dumps({"stdio": stdio, "entered": entered, "rlimits": dict(limited)})
+    return [*start, BOOT.format(lib=paths["lib"], module="box_init"), config, *(filled(word, paths) for word in spec.argv)]
 
 
 def filled(word: str, paths: Mapping[str, str]) -> str:

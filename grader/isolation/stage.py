@@ -1,32 +1,31 @@
 """Runs on the host between the server and a box: enters the cgroup, arranges mounts, drops to the box's uid, becomes the launcher.
 
-Standard library only, run by path with `python -I -S`; no untrusted code has run yet, and none runs in this process.
+Standard library only, and little of it, whose import took two thirds of this process; run by path with `python -I -S`. No untrusted code
+has run yet, and none runs in this process.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
+import marshal
 import os
-import signal
 import sys
-from pathlib import Path
-from typing import Any, NoReturn
 
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x00020000, 4096, 16384, 1 << 18
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, SIGKILL = 1, 9
 # A place that every host has and that every uid may pass. It is covered in a mount namespace of our own only.
-STAGE = "/mnt" if Path("/mnt").is_dir() else "/tmp"
+STAGE = "/mnt" if os.path.isdir("/mnt") else "/tmp"
 
 
-def main() -> NoReturn:
-    """Run `stage CONFIG`; CONFIG is JSON: parent, entrances, niceness, uid (or null), binds, tmp (or null), argv, environment."""
-    config: dict[str, Any] = json.loads(sys.argv[1])
+def main() -> None:
+    """Run `stage CONFIG`; CONFIG is marshalled, in hexadecimal: parent, entrances, niceness, uid (or None), binds, tmp (or None), argv,
+    environment."""
+    config = marshal.loads(bytes.fromhex(sys.argv[1]))
     libc = ctypes.CDLL(None, use_errno=True)
     for entrance in config["entrances"]:
-        Path(entrance).write_text("0")
-    Path("/proc/self/oom_score_adj").write_text("1000")  # a box dies first, not the server; its own /proc is read-only
+        write(entrance, "0")
+    write("/proc/self/oom_score_adj", "1000")  # a box dies first, not the server; its own /proc is read-only
     os.nice(config["niceness"])
     if config["binds"]:
         arrange(libc, config["binds"], config["tmp"])
@@ -35,7 +34,7 @@ def main() -> NoReturn:
         os.setresgid(config["uid"], config["uid"], config["uid"])
         os.setresuid(config["uid"], config["uid"], config["uid"])
     # After the change of uid, which clears it.
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     if os.getppid() != config["parent"]:
         os._exit(1)  # the server died before the line above
     os.chdir("/")
@@ -50,19 +49,25 @@ def arrange(libc: ctypes.CDLL, sources: list[str], tmp: dict[str, int] | None) -
     descriptors = [os.open(source, os.O_PATH | os.O_CLOEXEC) for source in sources]
     check(libc.mount(b"grader-stage", STAGE.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, b"size=1m,mode=0755"), "mount stage")
     for number, (source, descriptor) in enumerate(zip(sources, descriptors, strict=True)):
-        target = Path(STAGE, str(number))
-        if Path(f"/proc/self/fd/{descriptor}").is_dir():
-            target.mkdir()
+        target, path = f"{STAGE}/{number}", f"/proc/self/fd/{descriptor}"
+        if os.path.isdir(path):
+            os.mkdir(target)
         else:
-            target.touch()
-        check(libc.mount(f"/proc/self/fd/{descriptor}".encode(), bytes(target), None, MS_BIND | MS_REC, None), f"bind {source}")
+            write(target, "")
+        check(libc.mount(path.encode(), target.encode(), None, MS_BIND | MS_REC, None), f"bind {source}")
         os.close(descriptor)
     if tmp is not None:
-        scratch = Path(STAGE, "tmp")
-        scratch.mkdir()
+        scratch = f"{STAGE}/tmp"
+        os.mkdir(scratch)
         flags = MS_NOSUID | MS_NODEV | (0 if tmp["executable"] else MS_NOEXEC)
         options = f"size={tmp['bytes']},nr_inodes={tmp['inodes']},mode=1777".encode()
-        check(libc.mount(b"grader-tmp", bytes(scratch), b"tmpfs", flags, options), "mount tmp")
+        check(libc.mount(b"grader-tmp", scratch.encode(), b"tmpfs", flags, options), "mount tmp")
+
+
+def write(path: str, text: str) -> None:
+    """Write a file."""
+    with open(path, "w") as file:
+        file.write(text)
 
 
 def check(result: int, name: str) -> None:

@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.box_init import PR_SET_DUMPABLE
 from sandbox.compilers import ptxas, requested_flags, steps
 from sandbox.compilers.headers import Headers
 from sandbox.compilers.requested_flags import RequestedFlags
 from sandbox.compilers.steps import BROKEN, BUILT, ENTRY_NOT_FOUND, REJECTED, UNSUPPORTED, BuildAttempt, Unsupported, spoiled
+from sandbox.fork_init import PR_SET_DUMPABLE
 from sandbox.languages import implementation
 from sandbox.protocol import box_modules, wire
 from sandbox.protocol.box_files import fix_triton_key, leave

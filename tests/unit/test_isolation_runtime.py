@@ -83,3 +83,12 @@ def test_a_process_of_another_pid_namespace_is_not_taken_for_our_own_group() -> 
     """A cgroup lists it as 0, and a signal to 0 is for all of the caller's group. The control, in the same list, is killed."""
     ended = subprocess.run([sys.executable, "-c", KILLER], check=False, start_new_session=True, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout) == (0, "-9\n"), ended.stderr
+
+
+@pytest.mark.parametrize(("directory", "module"), [("grader/isolation", "stage"), (".", "sandbox.fork_init")])
+def test_what_starts_a_box_imports_little(directory: str, module: str) -> None:
+    """Each is a Python that starts for every box, whose imports were most of its time."""
+    program = f"import sys; sys.path.insert(0, {directory!r}); import {module}; print(*sys.modules)"
+    start = [sys.executable, "-I", "-S", "-B", "-c", program]
+    loaded = subprocess.run(start, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]).stdout.split()
+    assert "ctypes" in loaded and not {"json", "pathlib", "re", "socket", "subprocess", "typing"} & set(loaded)

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from grader_extensions.modes.box.numba_ptx import nvidia_file
-from sandbox.box_init import PR_SET_DUMPABLE
 from sandbox.builder.build import new_directory
 from sandbox.compilers import nvcc, ptxas, requested_flags, steps
 from sandbox.compilers.headers import Headers
 from sandbox.compilers.requested_flags import RequestedFlags
+from sandbox.fork_init import PR_SET_DUMPABLE
 from sandbox.languages import implementation
 from sandbox.languages.python_build import START, module_files, spawn
 from sandbox.languages.python_module import ModuleDirectory, choose_main, entries
