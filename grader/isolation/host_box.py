@@ -70,6 +70,7 @@ class HostBox(SupervisedBox):
         self._said = b""
         self._first: int | None = None
         self._first_pid = 0
+        self._settled = False
 
     async def start(self) -> None:
         """Start the launcher."""
@@ -114,7 +115,8 @@ class HostBox(SupervisedBox):
         """Nothing: what its processes used is read before they are ended."""
 
     async def _clear(self) -> None:
-        await asyncio.to_thread(self._end_processes)
+        if not self._settled:  # else nothing of it is left
+            await asyncio.to_thread(self._end_processes)
         if self._process is not None:
             await self._process.wait()
         if self._reader is not None:
@@ -207,6 +209,7 @@ class HostBox(SupervisedBox):
 
     async def _settle(self) -> int | None:
         await asyncio.to_thread(self._end_processes)
+        self._settled = True
         code = await self._process.wait() if self._process else None
         if self._cgroup is not None:
             self._counters = read_counters(self._cgroup.directories)
