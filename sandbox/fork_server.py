@@ -40,6 +40,7 @@ def main() -> int:
         take_uid(int(link.recv(MESSAGE_BYTES)), libc)
         command = importlib.import_module(name)
         command.preload(arguments)
+        reseed()  # what it imports: NumPy's generators come with their first use
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
         link.send(READY)
         while True:
