@@ -69,29 +69,20 @@ async def read_history(ledger: Ledger, competitions: Competitions, user: str, sh
                 best = {(standing.problem_id, standing.device): standing for standing in improving}.values()
                 history += [(competition, standing, before, standing in best) for standing in improving]
         history.sort(key=lambda row: (row[1].create_time, row[1].submission_id), reverse=True)
-        return len(history), [
-            (competition, standing, _rank(connection, competition, standing, before) if is_best else None)
-            for competition, standing, before, is_best in history[shown]
-        ]
+        return len(history), [(*row[:2], _rank(connection, *row[:3]) if row[3] else None) for row in history[shown]]
 
     return await ledger.database.read(read)
 
 
 def _rank(connection: sa.Connection, competition: Competition, standing: Standing, before: datetime | None) -> int:
-    """The rank on the board of its problem and device of a user's best submission: of the others only the better ones are read."""
-    sign = -1.0 if competition.ranking.score_kind is ScoreKind.SPEEDUP else 1.0
-    order = sa.tuple_(sign * submissions.c.score, submissions.c.create_time, submissions.c.submission_id)
-    place = sa.tuple_(
-        sa.literal(sign * standing.score.value), sa.literal(standing.create_time, submissions.c.create_time.type), standing.submission_id
-    )
-    columns = (submissions.c[name] for name in ("user_name", "problem_digest", "score", "score_low", "score_high"))
-    query = sa.select(*columns).where(
-        *_counting(competition, [standing.problem_id], submissions),
-        submissions.c.device == standing.device,
-        submissions.c.create_time < (before or competition.end_time),
-        order < place,
-    )
-    rows = connection.execute(query.order_by(*order)).all()
+    """The rank of a user's best submission on the board of its problem and device: of all others only the better ones are read."""
+    this, sign = submissions.c, -1.0 if competition.ranking.score_kind is ScoreKind.SPEEDUP else 1.0
+    order = sa.tuple_(sign * this.score, this.create_time, this.submission_id)
+    place = sa.tuple_(sign * standing.score.value, sa.literal(standing.create_time, this.create_time.type), standing.submission_id)
+    counting = _counting(competition, [standing.problem_id], submissions, before)
+    better_here = (*counting, sa.func.coalesce(this.device, "") == standing.device, order < place)
+    query = sa.select(this.user_name, this.problem_digest, this.score, this.score_low, this.score_high)
+    rows = connection.execute(query.where(*better_here).order_by(*order)).all()
     rules, better = _rules(connection, {row.problem_digest for row in rows}), dict[str, Score]()
     for user, digest, value, low, high in rows:
         if rules[digest] == competition.rules.get(standing.problem_id, rules[digest]):
@@ -106,10 +97,7 @@ def _rules(connection: sa.Connection, digests: Iterable[str]) -> dict[str, str]:
 async def find_users(ledger: Ledger, competitions: Competitions, text: str, limit: int) -> list[str]:
     """Users on boards, as everybody sees these, whose names have the text in them; the first by name."""
     boards = [(competition, leaderboard.counted_before(competition, ledger.now(), admin=False)) for competition in competitions.all()]
-    counting = (
-        sa.and_(*_counting(competition, competition.problem_ids, submissions), submissions.c.create_time < (before or competition.end_time))
-        for competition, before in boards
-    )
+    counting = (sa.and_(*_counting(competition, competition.problem_ids, submissions, before)) for competition, before in boards)
     matches = submissions.c.user_name.icontains(text, autoescape=True)
     query = sa.select(submissions.c.user_name).where(submissions.c.user_name != "", matches, sa.or_(sa.false(), *counting))
 
@@ -163,8 +151,10 @@ def standings_of(
     ]
 
 
-def _counting(competition: Competition, problem_ids: Sequence[str], judged: sa.Table) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the conditions of a submission that may count."""
+def _counting(
+    competition: Competition, problem_ids: Sequence[str], judged: sa.Table, before: datetime | None = None
+) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the conditions of a submission that may count. before: when the board froze."""
     banned = sa.select(bans.c.user_name).where(bans.c.competition_id == competition.competition_id)
     return (
         submissions.c.competition_id == competition.competition_id,
@@ -177,7 +167,7 @@ def _counting(competition: Competition, problem_ids: Sequence[str], judged: sa.T
         submissions.c.withdraw_time.is_(None),
         submissions.c.user_name.not_in(banned),
         submissions.c.create_time >= competition.start_time,
-        submissions.c.create_time < competition.end_time,
+        submissions.c.create_time < (before or competition.end_time),
     )
 
 

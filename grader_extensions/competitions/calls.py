@@ -67,8 +67,7 @@ class CompetitionCalls:
     async def lift_ban(self, competition: str, user: str, *, reason: str = "") -> bool:
         """Let a user take part again; whether there was a ban."""
         request = api.LiftBanRequest(competition=competition, user=user, reason=reason)
-        answer: api.LiftBanResponse = await self._answer(self._stub.LiftBan, request)
-        return answer.lifted
+        return bool((await self._answer(self._stub.LiftBan, request)).lifted)
 
     async def list_bans(self, competition: str) -> api.ListBansResponse:
         """Return who is banned from a competition."""
