@@ -46,6 +46,7 @@ from grader.cli.submit import (
 )
 from grader.isolations import AUTO
 from grader.v1 import problem_pb2, report_pb2, submission_pb2
+from grader.verdict.scores import median_interval
 from grader.views import formatting
 from grader.views.sanitize import one_line
 from grader_extensions.web.plots.charts import ChartAxis, ChartSeries, line_chart
@@ -54,7 +55,6 @@ from grader_extensions.web.plots.svg import LABEL_CHARS
 RIGHT, NOT_RUN = "right", "not run"
 BASELINES = {"eager": "PyTorch eager", "compile": "torch.compile"}
 INTENSITY = 10.0  # operations for each byte: a problem with more is compared by its arithmetic
-_Z = 1.96
 _LEAST_NS = 0.5  # as formatting.time has it
 
 
@@ -204,13 +204,6 @@ def _row(table: SweepTable, point: SweepPoint, axes: Sequence[str], baselines: S
     return row
 
 
-def median_interval(samples_ns: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median, by ranks of a binomial(n, 1/2) in its normal approximation; of few samples all of them."""
-    ordered = sorted(samples_ns)
-    first = max(0, math.floor((len(ordered) - _Z * math.sqrt(len(ordered))) / 2))
-    return ordered[first], ordered[len(ordered) - 1 - first]
-
-
 def _kernel_point(name: str, submission: submission_pb2.Submission, workload: problem_pb2.Workload, axis: str) -> SweepPoint:
     measured = next((row for row in submission.report.measurements if row.workload_id == workload.workload_id), None)
     if measured is None:
@@ -247,8 +240,9 @@ def _point(provider: str, submission: str, workload: problem_pb2.Workload, axis:
     middle = statistics.median(times)
     if middle < _LEAST_NS:
         return replace(point, outcome=formatting.NOT_RESOLVED)
-    low, high = median_interval(times) if len(times) > 1 else (None, None)
-    return replace(point, outcome=RIGHT, certified_ns=middle, low_ns=low, high_ns=high)
+    interval = median_interval(times)
+    low_ns, high_ns = (interval.low, interval.high) if interval else (None, None)
+    return replace(point, outcome=RIGHT, certified_ns=middle, low_ns=low_ns, high_ns=high_ns)
 
 
 def _why_not(submission: submission_pb2.Submission, workload_id: str) -> str:
