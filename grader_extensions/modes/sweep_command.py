@@ -5,8 +5,6 @@ A provider is what one line of the plot is of: a kernel, or a baseline. A size a
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
 import statistics
@@ -49,6 +47,7 @@ from grader.v1 import problem_pb2, report_pb2, submission_pb2
 from grader.verdict.scores import median_interval
 from grader.views import formatting
 from grader.views.sanitize import one_line
+from grader_extensions.csv_text import csv_text
 from grader_extensions.web.plots.charts import ChartAxis, ChartSeries, line_chart
 from grader_extensions.web.plots.svg import LABEL_CHARS
 
@@ -170,11 +169,9 @@ def table_rows(table: SweepTable) -> list[dict[str, str | int | float | None]]:
 
 def to_csv(table: SweepTable) -> str:
     """The rows with a line of headings; numbers in full."""
-    rows, out = table_rows(table), io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: repr(value) if isinstance(value, float) else value for name, value in row.items()} for row in rows)
-    return out.getvalue()
+    rows = table_rows(table)
+    values = ((repr(value) if isinstance(value, float) else value for value in row.values()) for row in rows)
+    return csv_text(rows[0] if rows else (), *values)
 
 
 def _row(table: SweepTable, point: SweepPoint, axes: Sequence[str], baselines: Sequence[str]) -> dict[str, str | int | float | None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +26,7 @@ from grader.v1 import competition_pb2, grader_service_pb2, report_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 from grader_extensions.competitions.calls import CompetitionCalls
+from grader_extensions.csv_text import csv_text
 
 if TYPE_CHECKING:
     from grader_extensions.competitions.cli import files
@@ -244,14 +243,12 @@ def _board_table(board: competition_pb2.Leaderboard) -> Table:
 
 def to_csv(board: competition_pb2.Leaderboard) -> str:
     """The entries with a line of headings; numbers in full, times in UTC."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
+    rows = list[tuple[object, ...]]()
     for entry in board.entries:
         figures = (repr(figure) for figure in (entry.score, entry.score_low, entry.score_high))
         submission_id, time = resource_id(SUBMISSIONS, entry.submission), entry.create_time.ToJsonString()
-        writer.writerow((entry.rank, entry.user, *figures, submission_id, time, entry.problem_count, " ".join(entry.flags)))
-    return out.getvalue()
+        rows.append((entry.rank, entry.user, *figures, submission_id, time, entry.problem_count, " ".join(entry.flags)))
+    return csv_text(_CSV_COLUMNS, *rows)
 
 
 # -- organisers: `check` before, `ban`, `actions` and `reload` while a competition runs ------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import zipfile
 from pathlib import Path, PurePosixPath
@@ -23,6 +21,7 @@ from grader.views import formatting
 from grader.views.sanitize import one_line
 from grader_extensions.competitions.calls import CompetitionCalls
 from grader_extensions.competitions.cli.competitions import CompetitionName, read_board, to_csv
+from grader_extensions.csv_text import csv_text
 from grader_extensions.statistics.records import fetched, row
 
 OVERALL = "overall"
@@ -90,17 +89,15 @@ async def _submissions(
     """A list of all, and of each its report and its sources; how many submissions, and of how many users."""
     heads = [head async for page in client.submission_pages(competition=competition.name) for head in page]
     heads.sort(key=lambda head: (head.create_time.ToNanoseconds(), head.name))
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow((*(name.removeprefix("score_") for name in _COLUMNS), "withdrawn"))
+    rows: list[tuple[object, ...]] = [(*(name.removeprefix("score_") for name in _COLUMNS), "withdrawn")]
     async for submission in fetched(client, heads, full=True):
-        writer.writerow(_row(submission))
+        rows.append(_row(submission))
         place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
         for source in submission.sources:
             add(archive, f"{place}/sources/{_safe(source.path)}", source.content)
         del submission.sources[:]
         add(archive, f"{place}/submission.json", json_text(submission) + "\n")
-    add(archive, f"{root}/submissions.csv", table.getvalue())
+    add(archive, f"{root}/submissions.csv", csv_text(*rows))
     return len(heads), len({head.user for head in heads})
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
-import io
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from markupsafe import Markup
 from grader.api import conversion
 from grader.v1 import submission_pb2
 from grader.views.sanitize import escape_unprintable
+from grader_extensions.csv_text import csv_text
 from grader_extensions.web.report import content
 
 # `style` is the hash of the one style sheet. frame-ancestors has no effect in a meta element.
@@ -46,17 +45,15 @@ COLUMNS = ("workload", "provider", "clock", "sample", "duration_ns")
 
 def to_csv(submission: submission_pb2.Submission) -> str:
     """A row for each sample, in nanoseconds: the certified ones, do_bench's, and those of the baselines."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    rows = list[tuple[object, ...]]()
     for measurement in submission.report.measurements:
         providers = [("kernel", "certified", measurement.certified), ("kernel", "do_bench", measurement.reported)]
         providers += [(name, "certified", measurement.baselines[name]) for name in sorted(measurement.baselines)]
         providers += [(name, "do_bench", measurement.reported_baselines[name]) for name in sorted(measurement.reported_baselines)]
         for provider, clock, samples in providers:
             for number, duration_ns in enumerate(samples.sample_durations_ns, 1):
-                table.writerow([_cell(measurement.workload_id), _cell(provider), clock, number, duration_ns])
-    return text.getvalue()
+                rows.append((_cell(measurement.workload_id), _cell(provider), clock, number, duration_ns))
+    return csv_text(COLUMNS, *rows)
 
 
 def data_link(text: str, content_type: str) -> str:
