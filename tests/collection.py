@@ -30,11 +30,13 @@ from types import ModuleType
 import pytest
 
 AFTER_COLLECTION = True  # False only while tests are collected
+HEAVY = ("numba", "numpy", "torch", "triton")
+LOADED = pytest.StashKey[list[str]]()  # of these, after the collection
 _COLLECTED = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Leave out what needs torch; and collect without the garbage collector, which finds next to nothing and takes half of the time.
     What was collected lasts as long as the process, so it need not be looked at again either."""
     global AFTER_COLLECTION
@@ -44,6 +46,7 @@ def pytest_collection() -> Generator[None, object, object]:
         with compiled_once():
             return (yield)
     finally:
+        session.config.stash[LOADED] = [name for name in HEAVY if name in sys.modules]
         gc.enable()
         gc.freeze()
         AFTER_COLLECTION = True

@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import ast
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.collection import LOADED
+
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 240.0  # only bounds a hang
-COLLECT = """
-import json, sys, traceback
-import pytest
-
-names, importers = sys.argv[1].split(","), {}
-
-class Watch:
-    def find_spec(self, name, path=None, target=None):
-        if name in names and name not in importers:
-            places = [(frame.filename, frame.lineno) for frame in traceback.extract_stack()]
-            importers[name] = [f"{file}:{line}" for file, line in places if file[0] == "/" and "site-packages" not in file]
-
-sys.meta_path.insert(0, Watch())
-status = pytest.main(["--collect-only", "-q", "-m", "not gpu", "-p", "no:cacheprovider", "tests"])
-print()
-print(json.dumps({"status": int(status), "loaded": {name: importers.get(name) for name in names if name in sys.modules}}))
-"""
 
 
-def test_collection_imports_no_package_that_only_tests_need() -> None:
-    """Each process of a run would pay for it, two seconds of CPU for torch; the failure shows who imported it."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GRADER_TEST_"))}
-    command = [sys.executable, "-c", COLLECT, "numba,numpy,torch,triton"]
-    process = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
-    collection = json.loads(process.stdout.splitlines()[-1])
-    assert collection["status"] == pytest.ExitCode.OK, process.stdout[-4000:] + process.stderr[-4000:]
-    assert not collection["loaded"], json.dumps(collection["loaded"], indent=1)
+def test_collection_imports_no_package_that_only_tests_need(request: pytest.FixtureRequest) -> None:
+    """Each process of a run would pay for it, two seconds of CPU for torch. `python -X importtime -m pytest --collect-only` shows who."""
+    assert not request.config.stash[LOADED]
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:

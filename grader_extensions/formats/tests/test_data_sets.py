@@ -9,9 +9,11 @@ from grader.problems.store import Problems
 from grader_extensions.formats.data_sets import unpacked
 from grader_extensions.formats.problem_sets import import_all
 from grader_extensions.formats.tests.test_kernelbench_import import GOOD, run
+from tests.collection import AFTER_COLLECTION
 
-pa = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
+if AFTER_COLLECTION:  # it imports numpy
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
 
 ROWS = [
     {"code": GOOD.format(size=1), "level": 1, "name": "1_Square_", "problem_id": 1},

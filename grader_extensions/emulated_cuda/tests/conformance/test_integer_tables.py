@@ -1,30 +1,34 @@
 """The sums of integer_tables.cu, from a second definition of each function: by lanes of Python's integers, as CUDA's manual words them."""
 
+import operator
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tests.collection import AFTER_COLLECTION
+
+if AFTER_COLLECTION:
+    import numpy as np
 
 HERE = Path(__file__).parent
-EDGES = np.array([0, 1, 2, 0x7F, 0x80, 0xFF, 0x100, 0x5555, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFF7F, 0xFF80, 0xFFFE, 0xFFFF])
+EDGES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x100, 0x5555, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFF7F, 0xFF80, 0xFFFE, 0xFFFF)
 Words = Any  # an array of integers
 SATURATED = {"ss": True, "us": False}
-COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less}
+COMPARISONS = {name: getattr(operator, name) for name in ("eq", "ne", "ge", "gt", "le", "lt")}
 
 
 def operands() -> tuple[Words, Words, Words]:
     """All pairs of bytes in each of the four lanes, then all quadruples of edges in the halfwords."""
-    i = np.arange(131072)
+    i, edges = np.arange(131072), np.array(EDGES)
     a, b = np.zeros_like(i), np.zeros_like(i)
     for lane in range(4):
         pair = (i * 40503 * (2 * lane + 1) + lane * 12345) & 0xFFFF
         assert len(set(pair[:65536].tolist())) == 65536
         a |= (pair & 0xFF) << 8 * lane
         b |= (pair >> 8) << 8 * lane
-    a = np.where(i < 65536, a, EDGES[i & 15] | EDGES[i >> 8 & 15] << 16)
-    b = np.where(i < 65536, b, EDGES[i >> 4 & 15] | EDGES[i >> 12 & 15] << 16)
+    a = np.where(i < 65536, a, edges[i & 15] | edges[i >> 8 & 15] << 16)
+    b = np.where(i < 65536, b, edges[i >> 4 & 15] | edges[i >> 12 & 15] << 16)
     return a, b, ((a ^ b) * 2654435761 + i) & 0xFFFFFFFF
 
 
