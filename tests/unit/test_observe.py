@@ -165,7 +165,8 @@ def test_operators_of_every_thread_are_seen(in_old_thread: Call) -> None:
 
 CPP = """
 #include <thread>
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 extern "C" void solve(float* x, long n) {
     std::thread([=] { at::from_blob(x, {n}).mul_(2); }).join();
 }
