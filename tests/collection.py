@@ -54,19 +54,16 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @contextmanager
 def compiled_once() -> Iterator[None]:
-    """Let the first worker of a run collect alone: in a new clone it compiles all modules, which takes two thirds of a collection, and the
-    others, which would do the same at the same time, load them."""
-    if "PYTEST_XDIST_WORKER" not in os.environ or sys.dont_write_bytecode:
+    """Let the first worker of a run compile all modules, which takes two thirds of a collection; the others wait, and load them."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
-    run_dir = Path(os.environ["GRADER_TEST_RUN_DIR"])
-    compiled = run_dir / "compiled"
-    with (run_dir / "collection.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if compiled.exists():
-            fcntl.flock(lock, fcntl.LOCK_UN)
+    with (Path(os.environ["GRADER_TEST_RUN_DIR"]) / "compiled").open("a") as compiled:
+        fcntl.flock(compiled, fcntl.LOCK_EX)
+        if os.fstat(compiled.fileno()).st_size > 0:
+            fcntl.flock(compiled, fcntl.LOCK_UN)
         yield
-        compiled.touch()
+        compiled.write("by a worker")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -19,7 +19,6 @@ from sandbox.protocol import wire
 from tests.local_grading import graded, local_fleet
 
 pytestmark = pytest.mark.skipif(find_spec("tvm_ffi") is None, reason="tvm_ffi is not installed")  # it imports torch
-
 PROBLEM = native.load(Path(__file__).parents[3] / "kernels_examples" / "vector_add")
 KERNEL = """
 #include <cuda_runtime.h>
