@@ -13,21 +13,25 @@ from grader.api.conversion import to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, parse
 from grader.errors import ProblemNotFound
 from grader.ledger import Ledger, transactions
-from grader.ledger.tables import bans, submissions
+from grader.ledger.tables import bans, rejudges, submissions
 from grader.model import Score, ScoreKind, SubmissionState, Verdict
 from grader.server import interceptors
 from grader.server.request_limits import page_position, page_size, page_token
 from grader.v1 import competition_pb2
 from grader.v1 import grader_service_pb2 as api
 from grader_extensions.competitions import leaderboard
-from grader_extensions.competitions.leaderboard import Board, Standing
+from grader_extensions.competitions.leaderboard import Board, Standing, Standings
 from grader_extensions.competitions.model import Competition
+from grader_extensions.competitions.rejudge import RejudgeState
 from grader_extensions.competitions.store import Competitions
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import rule_of
 
 _OWN = ("submission_id", "user_name", "problem_id", "create_time")
 _JUDGED = ("device", "clock", "score", "score_low", "score_high", "flags", "problem_digest")
+_APPLIED = sa.select(sa.func.count()).select_from(rejudges).where(rejudges.c.state == RejudgeState.APPLIED)
+ADDED_LIMIT = 500  # new submissions that are read by their ids; where there are more, all are read
+STANDINGS_LIMIT = 100_000  # submissions of all boards, of half a kB each, that are kept in memory
 
 
 async def read_standings(ledger: Ledger, competition: Competition, problem_id: str = "") -> list[Standing]:
@@ -43,13 +47,39 @@ async def read_board(
     if problem_id and problem_id not in competition.problem_ids:
         raise ProblemNotFound(problem_id, competition.problem_ids)
     before = leaderboard.counted_before(competition, ledger.now(), admin=admin)
+    place, saved = (competition.competition_id, problem_id), competitions.standings
 
     async def make() -> dict[str, Board]:
-        standings = await read_standings(ledger, competition, problem_id)
-        return await asyncio.to_thread(leaderboard.boards, competition, standings, problem_id=problem_id, before=before)
+        last = saved.get(place)
+        standings = await ledger.database.read(lambda connection: _update(connection, competition, problem_id, last))
+        saved.pop(place, None)
+        saved[place] = standings
+        while sum(len(entry.by_id) for entry in saved.values()) > STANDINGS_LIMIT:
+            del saved[next(iter(saved))]
+        if before not in standings.boards:
+            rows = standings.by_id.values()
+            boards = await asyncio.to_thread(leaderboard.boards, competition, rows, problem_id=problem_id, before=before)
+            standings.boards[before] = boards
+        return standings.boards[before]
 
     boards = await competitions.recent.get((competition.competition_id, problem_id, before), make)
     return boards[device] if device in boards else replace(boards[""], device=device, entries=(), official=False)
+
+
+def _update(connection: sa.Connection, competition: Competition, problem_id: str, last: Standings | None) -> Standings:
+    """Read the submissions that count now: from the index their ids, and the rest, which costs twenty times as much, only of new ones."""
+    applied_count = connection.execute(_APPLIED).scalar_one()
+    if last is None or last.competition is not competition or last.applied_count != applied_count:
+        last = Standings(competition, applied_count, {})
+    counting = _counting(competition, [problem_id] if problem_id else competition.problem_ids, submissions)
+    submission_ids = connection.scalars(sa.select(submissions.c.submission_id).where(*counting)).all()
+    added = [submission_id for submission_id in submission_ids if submission_id not in last.by_id]
+    if not added and len(submission_ids) == len(last.by_id):
+        return last
+    where = (submissions.c.submission_id.in_(added),) if len(added) <= ADDED_LIMIT else ()
+    fresh = {standing.submission_id: standing for standing in standings_of(connection, competition, problem_id, where=where)}
+    by_id = {submission_id: last.by_id.get(submission_id) or fresh[submission_id] for submission_id in submission_ids}
+    return Standings(competition, applied_count, by_id)
 
 
 History = list[tuple[Competition, Standing, int | None]]  # with its rank, if it is the user's best

@@ -6,8 +6,8 @@ The order is total and depends on nothing but what is counted: no clock, no orde
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from grader.model import Score, ScoreKind
@@ -66,6 +66,17 @@ class Board:
     other_rule_count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """Submissions that count on a board, as last read. applied_count: of rejudges, without which none of them changes. boards: made of
+    them, by their `before`."""
+
+    competition: Competition
+    applied_count: int
+    by_id: Mapping[str, Standing]
+    boards: dict[datetime | None, dict[str, Board]] = field(default_factory=dict)
+
+
 def counted_before(competition: Competition, now: datetime, *, admin: bool) -> datetime | None:
     """From when on submissions are left out, for this caller at this time: while the board is frozen, all but administrators."""
     return competition.freeze_time if competition.phase(now) is Phase.FROZEN and not admin else None
@@ -94,13 +105,12 @@ def board(
         ]
     else:
         places = _overall(best, problem_ids, kind)
-    entries = ranked(places, kind, competition.tie_rule)
     return Board(
         competition_id=competition.competition_id,
         problem_id=alone,
         device=device,
         devices=devices,
-        entries=tuple(replace(entry, submission_count=counts[entry.user]) for entry in entries),
+        entries=ranked(places, kind, competition.tie_rule, counts),
         official=official.get(device, False),
         score_kind=kind,
         baseline="" if kind is ScoreKind.TIME else competition.ranking.baseline,
@@ -111,7 +121,7 @@ def board(
 
 
 def boards(
-    competition: Competition, standings: Sequence[Standing], *, problem_id: str = "", before: datetime | None = None
+    competition: Competition, standings: Collection[Standing], *, problem_id: str = "", before: datetime | None = None
 ) -> dict[str, Board]:
     """The boards of one problem, or over all of them, by device; "": as `board` has it."""
     first = board(competition, standings, problem_id=problem_id, before=before)
@@ -131,10 +141,10 @@ def improvements(competition: Competition, standings: Iterable[Standing], before
     return improving
 
 
-def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tuple[Entry, ...]:
+def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule, counts: Mapping[str, int]) -> tuple[Entry, ...]:
     """Best first. An entry whose interval overlaps that of the group's first, its best, belongs to the group; the first one in order that
     does not begins the next. So ties are not passed on from neighbour to neighbour, and a wide interval lifts nobody over a better score.
-    A group's rank is one more than how many are before it."""
+    A group's rank is one more than how many are before it. counts: of submissions by user."""
     groups: list[list[Entry]] = []
     for entry in sorted(entries, key=lambda entry: _order(entry, kind)):
         if groups and _overlap(groups[-1][0].score, entry.score):
@@ -146,7 +156,7 @@ def ranked(entries: Iterable[Entry], kind: ScoreKind, tie_rule: TieRule) -> tupl
         if tie_rule is TieRule.EARLIEST:
             group.sort(key=lambda entry: (entry.create_time, _order(entry, kind)))
         rank = len(result) + 1
-        result += [replace(entry, rank=rank) for entry in group]
+        result += [replace(entry, rank=rank, submission_count=counts[entry.user]) for entry in group]
     return tuple(result)
 
 

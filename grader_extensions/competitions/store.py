@@ -51,6 +51,7 @@ from grader_extensions.competitions.competition_file import (
     secret_workloads,
     sentence,
 )
+from grader_extensions.competitions.leaderboard import Standings
 from grader_extensions.competitions.model import Competition, Phase, TieRule, Visibility
 from grader_extensions.competitions.recent import Recent
 from sandbox.protocol import wire
@@ -80,10 +81,10 @@ class _LoadedFile:
 
 class Competitions:
     """Competitions by id. One store is shared by all who ask, so that what is read again is there for all at once. recent: their boards,
-    and other answers that pages and calls share."""
+    and other answers that pages and calls share. standings: what boards were last made of, by competition and problem, the oldest first."""
 
     def __init__(self, problems: Problems | None = None) -> None:
-        self.recent = Recent()
+        self.recent, self.standings = Recent(), dict[tuple[str, str], Standings]()
         self._loaded, self._problems = dict[str, _LoadedFile](), problems or Problems()
         self.read_again: Callable[[], Competitions] = Competitions
 

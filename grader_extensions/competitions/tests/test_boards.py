@@ -11,14 +11,15 @@ import sqlalchemy as sa
 
 from grader.errors import CompetitionClosed, QuotaExceeded, SubmissionNotFound, UserBanned
 from grader.ledger import Ledger
-from grader.ledger.tables import submissions
+from grader.ledger.tables import rejudges, submissions
 from grader.model import Caller, Ranking, Report, Scope, Score, ScoreKind, Verdict, Withdrawal
 from grader.rules.quotas import AdmissionPolicy, Quota
 from grader_extensions.competitions import leaderboard
-from grader_extensions.competitions.boards import board_to_proto, read_history, read_standings
+from grader_extensions.competitions.boards import STANDINGS_LIMIT, board_to_proto, read_board, read_history, read_standings
 from grader_extensions.competitions.model import ActionKind, Competition, TieRule
+from grader_extensions.competitions.recent import Recent
 from grader_extensions.competitions.refusals import WithdrawalRefused
-from grader_extensions.competitions.store import check_admission
+from grader_extensions.competitions.store import Competitions, check_admission
 from grader_extensions.competitions.tests.ledger_actions import LedgerActions
 from sandbox.protocol import wire
 from sandbox.protocol.signatures import rule_of
@@ -150,6 +151,64 @@ async def test_a_board_of_two_thousand_submissions_is_made_at_once(location):
             board = leaderboard.board(COMPETITION, await read_standings(ledger, COMPETITION))
             took.append(time.process_time() - begun)
         assert len(board.entries) == 200 and min(took) < 0.15, took
+
+
+@pytest.fixture
+def store():
+    """A store whose boards are read again by each call."""
+    store = Competitions()
+    store.recent = Recent(0)
+    return store
+
+
+@pytest.fixture
+def read(ledger, store):
+    """Read the board of a problem, and compare it with a board that is made of everything."""
+
+    async def read():
+        board = await read_board(ledger, store, COMPETITION, "sum", "", admin=True)
+        everything = await read_standings(ledger, COMPETITION, "sum")
+        assert board == leaderboard.board(COMPETITION, everything, problem_id="sum")
+        return board
+
+    return read
+
+
+async def test_a_board_that_is_made_again_is_the_same_as_one_made_of_everything(ledger, actions, read):
+    """After all that changes it, also where another server applied a rejudge."""
+    submission = await graded(ledger, user="alice")
+    board = await read()
+    assert await read() is board  # control: nothing changed
+    await graded(ledger, user="bob", score=replace(SCORE, value=3.0))
+    assert [entry.user for entry in (await read()).entries] == ["bob", "alice"]
+    await actions.ban("spring", "bob", "root", "copied a kernel")
+    await actions.withdraw(submission.submission_id, COMPETITION, ROOT, "a slip")
+    assert (await read()).entries == ()
+    await actions.restore(submission.submission_id, "root", "")
+    assert [entry.score for entry in (await read()).entries] == [SCORE]
+
+    def apply(connection):
+        row = {"rejudge_id": "r", "user_name": "root", "document": "{}", "state": "applied", "create_time": START}
+        connection.execute(sa.insert(rejudges).values(row))
+        connection.execute(sa.update(submissions).where(submissions.c.user_name == "alice").values(score=2.05))
+
+    await ledger.database.write(apply)
+    assert [entry.score.value for entry in (await read()).entries] == [2.05]
+
+
+async def test_only_submissions_that_are_new_are_read_for_a_board(ledger, store, read):
+    """The others are the objects of the last time. The board that was read longest ago is dropped when there are too many."""
+    await filled(ledger, rows(1000))
+    await read()
+    before = store.standings["spring", "sum"].by_id
+    submission = await graded(ledger)
+    await read()
+    after = store.standings["spring", "sum"].by_id
+    assert [name for name, standing in after.items() if standing is not before.get(name)] == [submission.submission_id]
+    large = leaderboard.Standings(COMPETITION, 0, dict.fromkeys(map(str, range(STANDINGS_LIMIT)), next(iter(after.values()))))
+    store.standings = {("large", ""): large, **store.standings}
+    await read()
+    assert list(store.standings) == [("spring", "sum")]
 
 
 ALICE, ROOT = Caller(user="alice", scopes=frozenset({Scope.SUBMIT, Scope.READ})), Caller(user="root")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -90,7 +91,7 @@ def test_who_can_not_be_told_from_the_groups_best_shares_its_rank(
     kind: ScoreKind, intervals: list[tuple[float, ...]], ranks: list[int]
 ) -> None:
     entries = [entry(f"u{number}", *interval) for number, interval in enumerate(intervals)]
-    assert [(row.rank, row.user) for row in ranked(entries, kind, TieRule.SHARE)] == [
+    assert [(row.rank, row.user) for row in ranked(entries, kind, TieRule.SHARE, Counter())] == [
         (rank, f"u{number}") for number, rank in enumerate(ranks)
     ]
 
