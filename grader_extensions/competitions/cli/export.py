@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -58,13 +59,14 @@ async def export_command(
     return Exit.DONE
 
 
-def add(archive: zipfile.ZipFile, path: str, text: str) -> None:
+def add(archive: zipfile.ZipFile, path: str, content: str | TextIO) -> None:
     """Write one file, without its time."""
     entry = zipfile.ZipInfo(path, _EPOCH)
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = _PERMISSIONS << 16
     entry.create_system = 3  # Unix: the permissions are its
-    archive.writestr(entry, text)
+    with archive.open(entry, "w") as file:
+        file.writelines(piece.encode() for piece in ([content] if isinstance(content, str) else content))
 
 
 async def _boards(client: GraderClient, competition: competition_pb2.Competition, archive: zipfile.ZipFile, root: str) -> int:
@@ -86,19 +88,23 @@ async def _boards(client: GraderClient, competition: competition_pb2.Competition
 async def _submissions(
     client: GraderClient, competition: competition_pb2.Competition, archive: zipfile.ZipFile, root: str
 ) -> tuple[int, int]:
-    """A list of all, and of each its report and its sources; how many submissions, and of how many users."""
-    heads = [head async for page in client.submission_pages(competition=competition.name) for head in page]
-    heads.sort(key=lambda head: (head.create_time.ToNanoseconds(), head.name))
-    rows: list[tuple[object, ...]] = [(*(name.removeprefix("score_") for name in _COLUMNS), "withdrawn")]
-    async for submission in fetched(client, heads, full=True):
-        rows.append(_row(submission))
-        place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
-        for source in submission.sources:
-            add(archive, f"{place}/sources/{_safe(source.path)}", source.content)
-        del submission.sources[:]
-        add(archive, f"{place}/submission.json", json_text(submission) + "\n")
-    add(archive, f"{root}/submissions.csv", csv_text(*rows))
-    return len(heads), len({head.user for head in heads})
+    """Write reports and sources of all, newest first, and a list; return how many submissions there are, and of how many users."""
+    count, users = 0, set[str]()
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as table:
+        table.write(csv_text((*(name.removeprefix("score_") for name in _COLUMNS), "withdrawn")))
+        async for page in client.submission_pages(competition=competition.name):
+            async for submission in fetched(client, page, full=True):
+                count += 1
+                users.add(submission.user)
+                table.write(csv_text(_row(submission)))
+                place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
+                for source in submission.sources:
+                    add(archive, f"{place}/sources/{_safe(source.path)}", source.content)
+                del submission.sources[:]
+                add(archive, f"{place}/submission.json", json_text(submission) + "\n")
+        table.seek(0)
+        add(archive, f"{root}/submissions.csv", table)
+    return count, len(users)
 
 
 def _row(submission: submission_pb2.Submission) -> tuple[object, ...]:

@@ -1,5 +1,6 @@
 """`competitions export`: one archive with all that the caller may see, and nothing more."""
 
+import io
 import zipfile
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from grader.cli.saved_files import whole_file
 from grader.ledger import Ledger, records
 from grader.model import Scope
 from grader.server.running import serving
+from grader.v1 import competition_pb2, submission_pb2
 from grader_extensions.competitions.cli import export as competition_export
 from tests import fakes
 from tests.board_rows import filled, rows
@@ -90,6 +92,25 @@ async def test_the_same_competition_makes_the_same_bytes(opened, export):
         assert first.read_bytes() == second.read_bytes() and len(submissions(first)) == COUNT
         with pytest.raises(UsageError, match=r"a\.zip is there already; name another file"):
             await export(running, keys["ann"])
+
+
+async def test_a_page_of_submissions_is_written_before_the_next_is_read():
+    """Of a competition of any size one page is in memory."""
+    calls = []
+
+    class Client:
+        async def submission_pages(self, *, competition):
+            for page in ("ab", "c"):
+                calls.append("page")
+                yield [submission_pb2.Submission(name=f"submissions/{name}", user="ann") for name in page]
+
+        async def get_submission(self, name, *, full):
+            calls.append(name[-1])
+            return submission_pb2.Submission(name=name, user="ann")
+
+    with zipfile.ZipFile(io.BytesIO(), "w") as archive:
+        assert await competition_export._submissions(Client(), competition_pb2.Competition(), archive, "x") == (3, 1)
+    assert calls == ["page", "a", "b", "page", "c"]
 
 
 @pytest.mark.parametrize("path", ["../x.cu", "/x.cu", "a/../../x.cu", "a\\x.cu", ""])
