@@ -25,7 +25,7 @@ from grader.ledger.changes import NewsKind, tell
 from grader.ledger.tables import FOUND, events, judgements, rejudge_items, rejudges, submissions
 from grader.model import Failure, Judgement, Problem, Report, SubmissionState
 from grader_extensions.competitions.boards import standings_of
-from grader_extensions.competitions.leaderboard import Standing, board
+from grader_extensions.competitions.leaderboard import Standing, boards
 from grader_extensions.competitions.model import Competition
 from grader_extensions.competitions.refusals import RejudgeNotFound, RejudgeNotReady, RejudgeOutdated
 from grader_extensions.competitions.rejudge import Change, Rejudge, RejudgeMethod, RejudgeOrder, RejudgeState
@@ -396,6 +396,5 @@ def _ranks(
 
 def _board_ranks(competition: Competition, problem_id: str, standings: Sequence[Standing]) -> Mapping[str, int]:
     """The rank of every submission that is somebody's best on its device."""
-    devices = board(competition, standings, problem_id=problem_id).devices
-    device_boards = [board(competition, standings, problem_id=problem_id, device=device) for device in devices]
+    device_boards = boards(competition, standings, problem_id=problem_id).values()
     return {entry.submission_id: entry.rank for device_board in device_boards for entry in device_board.entries}
