@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import secrets
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +34,7 @@ from sandbox.protocol import wire
 
 T = TypeVar("T")
 CHUNK = 500  # values in one statement
+CHANGES_LIMIT = 50_000  # in an answer, which may have 64 MiB; a change takes half a kB
 NO_SOURCES = Failure(reason="SOURCES_REMOVED", message="its sources are kept no longer, so it can't be run again", final=True)
 # What a run has of its submission; the rest is its own.
 _COPIED = ("body_digest", "problem_id", "language", "entry", "mode", "sources", "user_name", "competition_id")
@@ -322,8 +324,9 @@ def pending_runs(connection: sa.Connection, rejudge_id: str, limit: int) -> Sequ
     return connection.scalars(query.where(mine, _RUN.c.state.not_in(GAVE_UP)).order_by(_RUN.c.number).limit(limit)).all()
 
 
-def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition]) -> list[Change]:
-    """Return a change for each submission that this rejudge judges or ranks otherwise, in the order of submission."""
+def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition], limit: int = CHANGES_LIMIT) -> list[Change]:
+    """Return a change for each submission that this rejudge judges or ranks otherwise, in the order of submission; of more than a message
+    holds those with the best new ranks."""
     listed = _listed(connection, rejudge_id)
     without, with_it = _ranks(connection, rejudge_id, competitions, listed)
     ranked_ids = sorted({*without, *with_it} - {row.submission_id for row in listed})
@@ -343,7 +346,7 @@ def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[C
         ranks = without.get(row.submission_id, 0), with_it.get(row.submission_id, 0)
         if ranks[0] != ranks[1] or any(getattr(before, name) != getattr(after, name) for name in ("verdict", "reason", "score")):
             changed.append(Change(row.submission_id, row.user_name, before, after, *ranks))
-    return changed
+    return changed if len(changed) <= limit else sorted(changed, key=lambda change: change.rank_after or sys.maxsize)[:limit]
 
 
 def _listed(connection: sa.Connection, rejudge_id: str) -> Sequence[sa.Row[Any]]:
