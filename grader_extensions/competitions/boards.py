@@ -50,16 +50,13 @@ async def read_board(
     place, saved = (competition.competition_id, problem_id), competitions.standings
 
     async def make() -> dict[str, Board]:
-        last = saved.get(place)
-        standings = await ledger.database.read(lambda connection: _update(connection, competition, problem_id, last))
-        saved.pop(place, None)
-        saved[place] = standings
+        last = saved.pop(place, None)
+        saved[place] = standings = await ledger.database.read(lambda connection: _update(connection, competition, problem_id, last))
         while sum(len(entry.by_id) for entry in saved.values()) > STANDINGS_LIMIT:
             del saved[next(iter(saved))]
         if before not in standings.boards:
             rows = standings.by_id.values()
-            boards = await asyncio.to_thread(leaderboard.boards, competition, rows, problem_id=problem_id, before=before)
-            standings.boards[before] = boards
+            standings.boards[before] = await asyncio.to_thread(leaderboard.boards, competition, rows, problem_id=problem_id, before=before)
         return standings.boards[before]
 
     boards = await competitions.recent.get((competition.competition_id, problem_id, before), make)
