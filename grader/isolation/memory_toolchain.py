@@ -37,6 +37,8 @@ PLACE, PREFIX = Path("/dev/shm"), "grader-toolchain-"
 TMPFS_MAGIC = "tmpfs"
 FREE_FACTOR = 3  # so many times the copy's size has to be available
 LINGER_S = 600.0  # so long a copy stays when its last server has gone
+COPY_COUNT = 3  # times that a copy is tried: packages are installed meanwhile, or its keeper is killed
+RETRY_S = 60.0  # from the begin of one that failed to that of the next
 KEEPER_START_S = 60.0
 PROGRESS_S = 1.0
 ToolchainPart = tuple[str, os.stat_result]  # a file, directory or link, and its facts
@@ -77,16 +79,20 @@ class MemoryToolchain:
         place: Path = PLACE,
         limit_bytes: int | None = None,
         linger_s: float = LINGER_S,
+        retry_s: float = RETRY_S,
     ) -> None:
-        self._wanted, self._adopt, self._linger_s = wanted, adopt, linger_s
+        self._wanted, self._adopt, self._linger_s, self._retry_s = wanted, adopt, linger_s, retry_s
         self.find_place = partial(find_place, settings, place, limit_bytes)
         self._begun: asyncio.Task[None] | None = None
+        self._begin_s = 0.0
         self._lock = -1
 
     def begin(self) -> asyncio.Task[None]:
-        """Begin to make it, unless that has begun; again where it failed."""
-        if self._begun is None or (self._begun.done() and self._begun.exception() is not None):
-            self._begun = asyncio.create_task(self._make())
+        """Begin to make it, unless that has begun; again where it failed a while ago."""
+        now_s = asyncio.get_running_loop().time()
+        failed = self._begun is not None and self._begun.done() and self._begun.exception() is not None
+        if self._begun is None or (failed and now_s >= self._begin_s + self._retry_s):
+            self._begun, self._begin_s = asyncio.create_task(self._make()), now_s
         return self._begun
 
     async def ready(self) -> None:
@@ -98,20 +104,19 @@ class MemoryToolchain:
         if self._begun is not None:
             self._begun.cancel()
             await asyncio.gather(self._begun, return_exceptions=True)
+        self._release()
+
+    def _release(self) -> None:
         if self._lock >= 0:
             os.utime(self._lock)  # its keeper counts from here
             os.close(self._lock)
+            self._lock = -1
 
     async def _make(self) -> None:
         try:
             if self._wanted is False:
                 raise MemoryToolchainUnavailable("--no-resident-toolchain")
-            parts, directory = await asyncio.to_thread(self.find_place)
-            log.info("toolchain_wanted", directory=str(directory), file_count=len(parts), size_mib=size_of(parts) >> 20)
-            try:
-                self._lock = await hold(directory, parts, self._linger_s)
-            except (OSError, subprocess.SubprocessError) as error:
-                raise MemoryToolchainUnavailable(f"the toolchain could not be copied to {directory}: {error}") from error
+            directory = await self._hold()
         except MemoryToolchainUnavailable as error:
             (log.error if self._wanted else log.warning)("toolchain_on_disk", reason=str(error))
             if self._wanted:
@@ -119,6 +124,22 @@ class MemoryToolchain:
             return
         await self._adopt(directory)
         log.info("toolchain_in_memory", directory=str(directory))
+
+    async def _hold(self) -> Path:
+        for tries_left in reversed(range(COPY_COUNT)):
+            parts, directory = await asyncio.to_thread(self.find_place)
+            log.info("toolchain_wanted", directory=str(directory), file_count=len(parts), size_mib=size_of(parts) >> 20)
+            try:
+                lock = await hold(directory, parts, self._linger_s)
+                self._release()  # of a copy that was not adopted whole
+                self._lock = lock
+                break
+            except (OSError, subprocess.SubprocessError) as error:
+                text = f"the toolchain could not be copied to {directory}: {error}"
+                if not tries_left:
+                    raise MemoryToolchainUnavailable(text) from error
+                log.warning("toolchain_not_copied", reason=text, tries_left=tries_left)
+        return directory
 
 
 def find_place(settings: BoxSettings, place: Path = PLACE, limit_bytes: int | None = None) -> tuple[list[ToolchainPart], Path]:

@@ -116,7 +116,7 @@ def copy(parts: Sequence[tuple[str, Facts]], directory: str) -> None:
             raise
         if CACHE in source and copied.st_size != size:
             Path(path).unlink()
-        elif CACHE not in source and (copied.st_size, copied.st_mtime_ns) != (size, changed_ns):
+        elif CACHE not in source and any((file.st_size, file.st_mtime_ns) != (size, changed_ns) for file in (copied, os.lstat(source))):
             raise OSError(f"{source} was not copied whole; wait until no packages are installed, or free memory")
         elif size and stat.S_ISREG(mode):
             settle(path)
