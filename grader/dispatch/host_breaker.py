@@ -120,7 +120,7 @@ class HostBreaker:
                     yield fact
             if judged:
                 self._close(submission_id)
-        except (CallRefused, DeviceQuarantined, WorkerLost):
+        except (CallRefused, DeviceQuarantined, HostBroken, WorkerLost):
             raise
         except Exception as error:
             if isinstance(error, GraderFault) and error.final:

@@ -32,6 +32,10 @@ GRACE_S = 1.0  # from the end of a build to its run
 BASELINES = "baselines"  # below the artifacts' directory, which no box sees
 
 
+async def _no_wait() -> None:
+    """Wait for nothing."""
+
+
 class Turns:
     """Keeps processes that meet a competition's secret workloads apart from those whose text or figures are shown.
 
@@ -42,7 +46,7 @@ class Turns:
     turn took: a kernel chooses how long it takes, and may not keep a host from everybody else.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, before_secret: Callable[[], Awaitable[object]] | None = None) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, before_secret: Callable[[], Awaitable[None]] = _no_wait) -> None:
         self._clock, self._before_secret = clock, before_secret
         self._secret, self._count = False, 0
         self._begin_s = self._owed_until_s = self._shown_end_s = -math.inf
@@ -52,7 +56,7 @@ class Turns:
     @asynccontextmanager
     async def take(self, *, secret: bool) -> AsyncIterator[None]:
         """Wait until no work of the other kind is under way, and hold it off until the context is left."""
-        if secret and self._before_secret is not None:
+        if secret:
             await self._before_secret()
         waiter = secret, asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
@@ -116,7 +120,7 @@ class LocalFleet:
         warm_count: int = 0,
         look_again_s: float = LOOK_AGAIN_S,
         make_judge: JudgeMaker = JudgeProcess,
-        before_secret: Callable[[], Awaitable[object]] | None = None,
+        before_secret: Callable[[], Awaitable[None]] = _no_wait,
     ) -> None:
         self.isolation = isolation
         self.profile = profile or read_profile(PROFILES / "limits.toml")
@@ -141,8 +145,9 @@ class LocalFleet:
         # What the server, the pipeline and the breaker call.
         self.cordon, self.quarantine, self.seat = self._lanes.cordon, self._lanes.quarantine, self._lanes.reserve
         self.lanes, self.device_kinds, self.ready_kinds = self._lanes.now, self._lanes.offers, self._lanes.ready
-        self.run_box, self.times, self.warm, self.end_waiting = warm.run_box, warm.times, warm.now, warm.end_waiting
-        self.turn = Turns(before_secret=before_secret).take
+        self.run_box, self.times, self.warm, self.generation = warm.run_box, warm.times, warm.now, warm.generation
+        self.end_waiting = warm.end_waiting
+        self.before_secret, self.turn = before_secret, Turns(before_secret=before_secret).take
         self.builder: Callable[[], AbstractAsyncContextManager[None]] = lambda: builders
         # While a lane is busy, what goes there next is built.
         self._most = len(lanes) + max(builder_count, len(lanes))

@@ -93,6 +93,7 @@ class WarmBoxes:
         self._keeper: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
         self.hit_count = self.miss_count = 0
+        self._generation = 0
 
     async def __aenter__(self) -> WarmBoxes:
         if self._size > 0:
@@ -107,7 +108,8 @@ class WarmBoxes:
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
     def end_waiting(self) -> None:
-        """End all boxes that wait or will. Those that jobs ask for are started anew."""
+        """End all boxes that wait or will; those that jobs ask for are started anew. What attempts have started early is outdated."""
+        self._generation += 1
         for box in list(self._boxes):
             self._end(box)
         self._changed.set()
@@ -130,6 +132,10 @@ class WarmBoxes:
             self._job_count -= 1
             self._idle_from_s = self._clock()
             self._changed.set()
+
+    def generation(self) -> int:
+        """Return how often all boxes were outdated."""
+        return self._generation
 
     def now(self) -> WarmNow:
         """Return the number of boxes that wait, and of jobs that got one."""

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -253,11 +253,17 @@ class Host(Protocol):
         """Wait until a box may run code of submissions here. secret: whether it meets secret workloads of a competition; such boxes and
         all others are never alive at the same time. Ends when the box is gone; a task holds one turn at most."""
 
+    def before_secret(self) -> Awaitable[None]:
+        """Wait until boxes may meet a competition's secret workloads; a secret turn waits for that, too."""
+
     def workspace(self, lease: Lease) -> AbstractContextManager[Workspace]:
         """Make an attempt's directories."""
 
     def run_box(self, spec: BoxSpec) -> AbstractAsyncContextManager[RunBox]:
         """A run box of this specification, which waits for its job. Leaving ends it."""
+
+    def generation(self) -> int:
+        """Return a number that changes when boxes are given other files: one that was started before is used for no job."""
 
     def times(self, attempt: object, *, busy: bool, by_host_clock: bool) -> None:
         """An attempt times something, or no longer: meanwhile nothing is started on this host that can wait and would disturb it.
@@ -467,10 +473,12 @@ class _EarlyBox(Held[RunBox]):
     def __init__(self, attempt: Attempt, numbers: itertools.count[int]) -> None:
         super().__init__(lambda: attempt.host.run_box(attempt.run_spec(next(numbers))))
         self._seat, self._gpu, self._since_s = attempt.seat, attempt.seat.gpu, asyncio.get_running_loop().time()
+        self._host, self._generation = attempt.host, attempt.host.generation()
 
     @property
     def usable(self) -> bool:
         """Return whether it is of the seat's device, fresh and alive; a box that could not be started reports that when it is awaited."""
-        if self._seat.gpu != self._gpu or asyncio.get_running_loop().time() - self._since_s > STALE_S:
+        outdated = self._generation != self._host.generation() or asyncio.get_running_loop().time() - self._since_s > STALE_S
+        if outdated or self._seat.gpu != self._gpu:
             return False
         return not self.value.done() or self.value.exception() is not None or not self.value.result().box.ended

@@ -78,6 +78,9 @@ async def judged(
 ) -> AsyncGenerator[wire.Fact, None]:
     """Wait for the device, and judge a kernel on it. judge: yields the facts; `judge_rounds` unless one is passed."""
     attempt.steps.enter(Step.DEVICE)
+    if meets_secrets(attempt):
+        yield wire.Progress(stage=wire.Stage.PREPARING)
+        await attempt.host.before_secret()  # not on the device, which others use meanwhile
     yield wire.Progress(stage=wire.Stage.WAITING)
     async with attempt.seat.lane() as lane:  # held to the end: all processes are timed on one device
         if lane.environment != attempt.environment:  # another lane was free first
@@ -93,12 +96,11 @@ async def judge_rounds(attempt: Attempt, lane: Lane, build: wire.Build, open_run
 
     The second process of a benchmark is for a kernel whose first asks for new times of the baselines.
     """
-    ranking, problem = attempt.lease.ranking, attempt.problem
+    ranking = attempt.lease.ranking
     count = 1 if ranking is None else ranking.process_count
     rounds = [wire.Round(index=index, count=count) for index in range(count)]
     met_hidden = False  # whether a process has met a hidden workload, whose size it could report later
-    # It could tell a size to any other box that is alive.
-    secret = bool(attempt.lease.problem.competition_id) and any(workload.hidden for workload in problem.workloads)
+    secret = meets_secrets(attempt)  # it could tell a size to any other box that is alive
     for start in rounds if ranking is not None else [None, *rounds]:
         if start is not None:
             yield start
@@ -119,6 +121,11 @@ async def judge_rounds(attempt: Attempt, lane: Lane, build: wire.Build, open_run
         met_hidden = met_hidden or hidden_at_ns(process) is not None
         if any(map(failed, process)) or (start is None and not any(isinstance(fact, wire.Restart) for fact in process)):
             return
+
+
+def meets_secrets(attempt: Attempt) -> bool:
+    """Return whether the kernel meets secret workloads of a competition."""
+    return bool(attempt.lease.problem.competition_id) and any(workload.hidden for workload in attempt.problem.workloads)
 
 
 def failed(fact: wire.Fact) -> bool:

@@ -22,11 +22,12 @@ from grader.dispatch.gpus import Gpu, discover, why_unusable
 from grader.dispatch.host_breaker import HostBreaker, grade_own
 from grader.dispatch.lanes import JudgeMaker, JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
-from grader.errors import SettingsInvalid
+from grader.errors import HostBroken, SettingsInvalid
+from grader.isolation import IsolationBroken
 from grader.isolation.directories import leave_runtime
 from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable
 from grader.isolation.processes import read_host_memory
-from grader.isolation.select import ObservedIsolation, choose
+from grader.isolation.select import ClosableIsolation, ObservedIsolation, choose
 from grader.isolation.settings import BoxSettings
 from grader.observability.observer import LaneNow, Observer, WarmNow
 from sandbox.protocol import box_modules, wire
@@ -90,11 +91,9 @@ async def local(
         wanted = False if settings.sandbox == "process" else settings.resident_toolchain
         cores, memory_bytes = build_resources()
 
-        async def adopt(memory_toolchain_dir: Path) -> None:
-            await isolation.adopt(memory_toolchain_dir)
-            fleet.end_waiting()
-
-        resident = MemoryToolchain(boxes, wanted=wanted, adopt=adopt, limit_bytes=memory_bytes)
+        resident = MemoryToolchain(
+            boxes, wanted=wanted, adopt=lambda directory: adopt_toolchain(directory, isolation, fleet), limit_bytes=memory_bytes
+        )
         stack.push_async_callback(resident.close)
         try:
             if wanted:
@@ -125,7 +124,7 @@ async def local(
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
             make_judge=make_judge,
-            before_secret=resident.ready,
+            before_secret=partial(await_toolchain, resident),
         )
         if wanted is not None or not trusted:
             resident.begin()
@@ -145,6 +144,20 @@ async def local(
                 warm=fleet.warm,
                 prepare=fleet.prepare,
             )
+
+
+async def adopt_toolchain(memory_toolchain_dir: Path, isolation: ClosableIsolation, fleet: LocalFleet) -> None:
+    """Have boxes see the toolchain's copy there from now on, and no job get one that started before."""
+    await isolation.adopt(memory_toolchain_dir)
+    fleet.end_waiting()
+
+
+async def await_toolchain(resident: MemoryToolchain) -> None:
+    """Wait until boxes see the copy; HostBroken, which is not counted, where it is asked for and can't be made."""
+    try:
+        await resident.ready()
+    except IsolationBroken as error:
+        raise HostBroken(f"secret workloads wait for a copy of the toolchain in memory: {error}") from error
 
 
 def host_breaker(fleet: LocalFleet, *, proving: bool) -> HostBreaker:

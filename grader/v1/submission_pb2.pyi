@@ -45,6 +45,7 @@ class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STAGE_WAITING: _ClassVar[Stage]
     STAGE_BASELINE: _ClassVar[Stage]
     STAGE_SCREENING: _ClassVar[Stage]
+    STAGE_PREPARING: _ClassVar[Stage]
 MODE_UNSPECIFIED: Mode
 MODE_TEST: Mode
 MODE_BENCHMARK: Mode
@@ -67,6 +68,7 @@ STAGE_PROFILING: Stage
 STAGE_WAITING: Stage
 STAGE_BASELINE: Stage
 STAGE_SCREENING: Stage
+STAGE_PREPARING: Stage
 
 class Submission(_message.Message):
     __slots__ = ("name", "problem", "language", "sources", "device_kind", "mode", "entry", "state", "report", "error", "attempt_count", "create_time", "start_time", "end_time", "competition", "user", "queue_position", "score", "score_low", "score_high", "judgements", "score_kind", "score_baseline", "sources_removed", "cancel_requested", "sweep", "tags", "parent", "annotations", "precision", "measure_duration", "skip_sanitizer", "cascade", "withdrawal")

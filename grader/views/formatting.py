@@ -29,6 +29,7 @@ NOT_RESOLVED = "not resolved"
 STAGES = {
     submission_pb2.STAGE_SCREENING: "on the emulated device first",
     submission_pb2.STAGE_BUILDING: "building",
+    submission_pb2.STAGE_PREPARING: "preparing for secret workloads, which wait for the server's copy of the toolchain",
     submission_pb2.STAGE_WAITING: "waiting for the device",
     submission_pb2.STAGE_LOADING: "loading",
     submission_pb2.STAGE_BASELINE: "timing the baselines",

@@ -61,6 +61,7 @@ class Stage(StrEnum):
 
     SCREENING = "screening"  # on the emulated device, before a GPU
     BUILDING = "building"
+    PREPARING = "preparing"  # until boxes may meet a competition's secrets
     WAITING = "waiting"  # for a device
     LOADING = "loading"
     BASELINE = "baseline"  # it is timed while there is no subject

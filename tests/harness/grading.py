@@ -269,6 +269,12 @@ class _ConditionedHost:
         # Its slot may be another box's by now, so that a new process with its uid is not its own.
         self.isolation.leftovers += [line for line in processes_of(uids, self._daemon) if line in alive]
 
+    async def before_secret(self) -> None:
+        await self._fleet.before_secret()
+
+    def generation(self) -> int:
+        return self._fleet.generation()
+
     def times(self, attempt: object, *, busy: bool, by_host_clock: bool) -> None:
         self._fleet.times(attempt, busy=busy, by_host_clock=by_host_clock)
 

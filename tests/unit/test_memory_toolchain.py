@@ -109,7 +109,7 @@ async def test_a_file_that_changes_meanwhile_spoils_a_copy(tree: Path, tmp_path:
 
 
 async def test_a_file_that_changes_once_it_is_copied_spoils_a_copy(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is built in boxes is kept by the toolchain on disk. The control is the test above, in which only the cache changes."""
+    """Artifacts are kept by the digest of the disk. The control is the test above, in which only the cache changes."""
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs" / "cp").write_text(f'#!/bin/sh\n{shutil.which("cp")} "$@"\necho changed >>{tree}/bin/tool\n')
     (tmp_path / "programs" / "cp").chmod(0o755)
