@@ -5,7 +5,6 @@ Everything that a kernel, a compiler or a server wrote is untrusted: it goes thr
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -70,13 +69,6 @@ def print_parts(parts: Iterable[RenderableType]) -> None:
     console = stdout_console()
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, Text))
-
-
-def plain_lines(parts: Iterable[RenderableType], width: int) -> list[str]:
-    """Draw the parts of a description without styles, as lines of at most this width. Empty ones are left out."""
-    drawn = io.StringIO()
-    Console(file=drawn, width=width, color_system=None, markup=False, emoji=False, highlight=False).print(*parts, sep="\n")
-    return [line.rstrip() for line in drawn.getvalue().splitlines() if line.strip()]
 
 
 def print_message(message: Message, shown: Iterable[RenderableType] | str, *, json: bool) -> None:

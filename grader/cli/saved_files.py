@@ -10,10 +10,8 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
 from grader.api.client import GraderClient
 from grader.cli.exits import GraderFailed, UsageError
@@ -48,27 +46,6 @@ def open_directory(out: Path) -> int:
         return os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"--out: {out} is not a directory that can be used: {error.strerror}; name another directory") from None
-
-
-@contextmanager
-def whole_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
-    """Open a file that only its owner can read, and that is there when it is complete. force: it may replace another. Raises UsageError."""
-    if path.exists() and not force:
-        raise UsageError(f"{path} is there already; name another file, or pass --force")
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.unlink(missing_ok=True)
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}; name another file") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        part.replace(path)
-    except OSError as error:
-        raise GraderFailed(f"{path} can't be written: {error.strerror or error}; make room, or name another file") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def save_sources(sources: Sequence[submission_pb2.SourceFile], out: Path) -> list[Path]:

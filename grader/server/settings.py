@@ -78,14 +78,3 @@ def add_ledger_options(parser: argparse.ArgumentParser) -> None:
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
-
-
-def state_dir_option(*, again: bool = False) -> argparse.ArgumentParser:
-    """Make a parent parser for a command that needs no ledger.
-
-    again: of a word of that command, so that the option may stand before or behind the word.
-    """
-    parent = argparse.ArgumentParser(add_help=False)
-    text = "as the server's ($GRADER_STATE_DIR, or the user's state directory)"
-    parent.add_argument("--state-dir", type=Path, metavar="DIR", default=argparse.SUPPRESS if again else None, help=text)
-    return parent

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from importlib import metadata
 from pathlib import Path
@@ -16,12 +17,12 @@ from typing import Annotated, Any, Literal
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
+from rich.console import Console, RenderableType
 
 from grader.api.client import GraderClient
 from grader.api.resource_names import PROBLEMS, full_name, resource_id
 from grader.cli import report, sources
 from grader.cli.exits import CommandFailed, Exit, GraderFailed, UsageError, exit_of_error
-from grader.cli.output import plain_lines
 from grader.cli.progress import ProgressDisplay
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
@@ -210,3 +211,10 @@ def problem_text(problem: problem_pb2.Problem, language: str) -> str:
     starter = f"\nA file to begin with, in {language}:\n{commands.starter(problem, language)}" if language else ""
     parts = ("\n".join(plain_lines(commands.render(problem), LINE_CHARS)), starter)
     return "".join(escape_unprintable(part, most_chars=PROBLEM_CHARS) for part in parts)
+
+
+def plain_lines(parts: Iterable[RenderableType], width: int) -> list[str]:
+    """Draw the parts of a description without styles, as lines of at most this width. Empty ones are left out."""
+    drawn = io.StringIO()
+    Console(file=drawn, width=width, color_system=None, markup=False, emoji=False, highlight=False).print(*parts, sep="\n")
+    return [line.rstrip() for line in drawn.getvalue().splitlines() if line.strip()]

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grader.config import Settings, state_directory
-from grader.server.settings import print_line, state_dir_option, usage_error
+from grader.server.settings import print_line, usage_error
 from grader_extensions.fleet.fleet_port import NODE, VALID, FleetCertificates, fleet_path
+from grader_extensions.operation.admin_lanes import state_dir_option
 
 PROGRAM = "grader-server admin workers"
 

@@ -47,7 +47,7 @@ from grader.v1 import problem_pb2, report_pb2, submission_pb2
 from grader.verdict.scores import median_interval
 from grader.views import formatting
 from grader.views.sanitize import one_line
-from grader_extensions.csv_text import csv_text
+from grader_extensions.export_file import csv_text
 from grader_extensions.web.plots.charts import ChartAxis, ChartSeries, line_chart
 from grader_extensions.web.plots.svg import LABEL_CHARS
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from grader.config import Settings
 from grader.server.admin import PROGRAM, action_adder
 from grader.server.server_state import NAME, Cordons, running_lanes
-from grader.server.settings import add_json_option, print_json, print_line, print_table, run_command, state_dir_option, usage_error
+from grader.server.settings import add_json_option, print_json, print_line, print_table, run_command, usage_error
 
 LANES = f"{PROGRAM} lanes"
 
@@ -72,3 +73,14 @@ def _list_lanes(options: argparse.Namespace, settings: Settings) -> int:
         print_line(f"no server runs on {settings.state_dir}" if lanes is None else "the server has no lanes now")
     print_line(f"cordoned: {', '.join(cordoned)}" if cordoned else "nothing is cordoned")
     return 0
+
+
+def state_dir_option(*, again: bool = False) -> argparse.ArgumentParser:
+    """Make a parent parser for a command that needs no ledger.
+
+    again: of a word of that command, so that the option may stand before or behind the word.
+    """
+    parent = argparse.ArgumentParser(add_help=False)
+    text = "as the server's ($GRADER_STATE_DIR, or the user's state directory)"
+    parent.add_argument("--state-dir", type=Path, metavar="DIR", default=argparse.SUPPRESS if again else None, help=text)
+    return parent

@@ -18,7 +18,7 @@ from grader.ledger import Ledger
 from grader.rules.keys import Key, check_note, check_user, new
 from grader.server.admin import KEYS, add_key_terms, in_ledger, plain_key, print_note, read_duration, read_scopes
 from grader.server.settings import add_json_option, add_ledger_options, print_line, run_command
-from grader_extensions.csv_text import csv_text
+from grader_extensions.export_file import csv_text
 
 USER_LIST_FORM = "a CSV file in UTF-8 with the heading `user`, or `user,note`, and a line for each user"
 USER_LIST_LIMIT_BYTES = 10 * 1024 * 1024

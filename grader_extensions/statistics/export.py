@@ -14,10 +14,10 @@ from grader.cli import extras
 from grader.cli.exits import Exit
 from grader.cli.options import Server, StateDir, among, one_of
 from grader.cli.output import json_text, print_line
-from grader.cli.saved_files import whole_file
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import submission_pb2
 from grader.views.sanitize import one_line
+from grader_extensions.export_file import whole_file
 from grader_extensions.statistics.records import Row, row, tagged
 
 FORMATS = ("jsonl", "parquet")

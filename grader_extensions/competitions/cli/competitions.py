@@ -26,7 +26,7 @@ from grader.v1 import competition_pb2, grader_service_pb2, report_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 from grader_extensions.competitions.calls import CompetitionCalls
-from grader_extensions.csv_text import csv_text
+from grader_extensions.export_file import csv_text
 
 if TYPE_CHECKING:
     from grader_extensions.competitions.cli import files

@@ -15,14 +15,13 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.cli.exits import Exit, GraderFailed
 from grader.cli.options import Server, StateDir
 from grader.cli.output import json_text, print_line
-from grader.cli.saved_files import whole_file
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.v1 import competition_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 from grader_extensions.competitions.calls import CompetitionCalls
 from grader_extensions.competitions.cli.competitions import CompetitionName, read_board, to_csv
-from grader_extensions.csv_text import csv_text
+from grader_extensions.export_file import csv_text, whole_file
 from grader_extensions.statistics.records import fetched, row
 
 OVERALL = "overall"

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from grader.cli.exits import GraderFailed, UsageError
-from grader.cli.saved_files import whole_file
 from grader.ledger import Ledger, records
 from grader.model import Scope
 from grader.server.running import serving
 from grader.v1 import competition_pb2, submission_pb2
 from grader_extensions.competitions.cli import export as competition_export
+from grader_extensions.export_file import whole_file
 from tests import fakes
 from tests.board_rows import filled, rows
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from grader.api import conversion
 from grader.v1 import submission_pb2
 from grader.views.sanitize import escape_unprintable
-from grader_extensions.csv_text import csv_text
+from grader_extensions.export_file import csv_text
 from grader_extensions.web.report import content
 
 # `style` is the hash of the one style sheet. frame-ancestors has no effect in a meta element.
