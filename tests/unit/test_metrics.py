@@ -43,7 +43,7 @@ def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
     metrics.attempt_began(attempt_lease)
     built = wire.Build(outcome=wire.BuildOutcome.BUILT, duration_ns=1, artifact_digest="e" * 64)
     stages = [wire.Progress(stage=stage) for stage in (*wire.Stage, wire.Stage.VERIFYING)]
-    for fact, after_s in zip([*stages[:2], built, *stages[2:]], (512, 1, 2, 128, 4, 256, 8, 16, 64, 32), strict=True):
+    for fact, after_s in zip([*stages[:2], built, *stages[2:]], (512, 1, 2, 1024, 128, 4, 256, 8, 16, 64, 32), strict=True):
         metrics.fact_found(attempt_lease, fact)
         clock.now_s += after_s
     metrics.attempt_ended(attempt_lease, fakes.report())
@@ -52,6 +52,7 @@ def test_an_attempts_time_is_told_apart_by_stage(metrics, clock):
     assert stage_seconds == {
         "screening": 512,
         "building": 1,
+        "preparing": 1024,
         **waited,
         "loading": 4,
         "baseline": 256,
