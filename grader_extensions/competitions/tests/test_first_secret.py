@@ -202,7 +202,7 @@ async def test_secrets_outlive_the_end_of_the_process_that_copies(serve_copying,
     """The copier is started again, for both that wait."""
     async with serve_copying() as client:
         waiting = [await client.submit(secret(kernel)) for _ in range(2)]
-        await until(lambda: len(boxes.runs) == 1)
+        await until(lambda: boxes.runs)
         copy.kill_keeper()
         for submitted in waiting:
             assert succeeded(await finished(client, submitted))
