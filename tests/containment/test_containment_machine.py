@@ -8,6 +8,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -46,10 +47,13 @@ def test_a_process_that_outlives_its_run_is_named():
     """By the mark in its environment; one without it is nobody's."""
     for environment, expected in ((MARK, True), ("GRADER_TEST_MARK=another", False)):
         name, _, value = environment.partition("=")
-        with subprocess.Popen(["/bin/sleep", "60"], env={**os.environ, name: value}) as sleeper:
-            assert bool(listed(containment.processes(MARK), f"process {sleeper.pid} of uid ")) is expected
-            sleeper.kill()
-    assert not listed(containment.processes(MARK), f"process {sleeper.pid} of uid ")
+        with subprocess.Popen(["/bin/cat"], env={**os.environ, name: value}, stdin=PIPE, stdout=PIPE, bufsize=0) as cat:
+            assert cat.stdin and cat.stdout
+            cat.stdin.write(b"x")
+            assert cat.stdout.read(1) == b"x"  # it has its environment only once it runs
+            assert bool(listed(containment.processes(MARK), f"process {cat.pid} of uid ")) is expected
+            cat.kill()
+    assert not listed(containment.processes(MARK), f"process {cat.pid} of uid ")
 
 
 def test_a_process_of_a_boxs_uid_is_named_whatever_its_environment(root_only):
