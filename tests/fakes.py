@@ -13,17 +13,22 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from grader import extensions
 from grader.config import Settings
 from grader.dispatch.gpus import Gpu
 from grader.dispatch.lanes import JudgeProcess
 from grader.errors import SandboxBroken
+from grader.formats import formats
 from grader.isolation import Availability, Box, BoxExit, BoxSpec, GpuAccess, Limits, Purpose
+from grader.isolations import isolations
 from grader.ledger import Ledger
 from grader.ledger.statements import QUEUED_COUNT
 from grader.model import Lease, NewSubmission, Problem, Report, SourceFile, Submission, SubmissionState, Verdict
 from grader.server.wiring import Grading
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import READY
+from sandbox.protocol.box_modules import box_modules
+from sandbox.protocol.languages import languages
 from sandbox.protocol.wire import BoxCause
 
 ENVIRONMENT = wire.Environment(device="fake", device_kind="emulated", clock=wire.Clock.HOST, isolation="fake", versions={"fake": "1"})
@@ -567,3 +572,9 @@ class FakeBoxes:
     def runs(self) -> list[BoxSpec]:
         """The run boxes that were started, in order."""
         return [spec for spec in self.specs if spec.purpose is Purpose.RUN]
+
+
+def forget_installed_parts() -> None:
+    """Let the next look read the parts of installed packages anew."""
+    for read in (box_modules, extensions.modes, formats, isolations, languages):
+        read.cache_clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import metadata
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from types import ModuleType
 from typing import Any
 
@@ -19,9 +19,11 @@ class EntryPointInvalid(Exception):
 
 
 @lru_cache(maxsize=1)
-def scan() -> Any:
-    """Read the entry points of all installed packages, once: each look takes milliseconds."""
-    return metadata.entry_points()
+def scan() -> EntryPoints:
+    """Read the entry points of the packages that bring parts, once: each look takes milliseconds."""
+    installed = metadata.entry_points()
+    groups = (group for group in installed.groups if group.startswith("grader."))
+    return EntryPoints(point for group in groups for point in installed.select(group=group))
 
 
 def entry_points(group: str) -> dict[str, EntryPoint]:
@@ -34,11 +36,9 @@ def entry_points(group: str) -> dict[str, EntryPoint]:
     return by_name
 
 
-@lru_cache(maxsize=1)
-def package_names() -> frozenset[str]:
+def package_names() -> set[str]:
     """Return the names of the top packages that bring parts."""
-    groups = (group for group in scan().groups if group.startswith("grader."))
-    return frozenset(point.module.partition(".")[0] for group in groups for point in scan().select(group=group))
+    return {point.module.partition(".")[0] for point in scan()}
 
 
 def load(point: EntryPoint, kind: Any = object) -> Any:

@@ -74,9 +74,9 @@ def points(monkeypatch):
     """Two packages, of which one lost a module; a test may append another. What is read of them is forgotten with the test."""
     points = [*POINTS]
     monkeypatch.setattr(entry_points, "scan", lambda: EntryPoints(points))
-    box_modules.cache_clear()
+    fakes.forget_installed_parts()
     yield points
-    box_modules.cache_clear()
+    fakes.forget_installed_parts()
 
 
 def test_a_part_that_cannot_be_imported_is_named():
@@ -84,6 +84,13 @@ def test_a_part_that_cannot_be_imported_is_named():
     with pytest.raises(EntryPointInvalid, match=r"no_such_module:part.*install it again, or uninstall it"):
         extensions.named("grader.any")
     assert extensions.part("grader.any", "good")({}) == "{}" and extensions.part("grader.any", "none") is None
+
+
+def test_the_packages_that_boxes_see_are_those_that_are_installed_now(points):
+    """Nothing of an earlier look is remembered: a box of a later test would see the wrong packages."""
+    assert entry_points.package_names() == {"json", "no_such_module"}
+    points.append(EntryPoint(name="later", value="csv:reader", group="grader.any"))
+    assert entry_points.package_names() == {"json", "no_such_module", "csv"}
 
 
 @pytest.mark.parametrize(
@@ -252,14 +259,10 @@ KERNELBENCH_FILE = "class Model:\n    def forward(self, x):\n        return x\n\
 
 def test_a_problem_of_a_format_that_is_not_installed_says_what_to_install(tmp_path):
     """For a file, and a directory of such."""
-    formats.formats.cache_clear()
-    try:
-        (tmp_path / "1_x.py").write_text(KERNELBENCH_FILE)
-        hint = "for kernelbench, reference_kernels, flashinfer and robust_kbench install kernel-grader-extensions"
-        assert hint in formats.expected_layouts(formats.formats())
-        with pytest.raises(ProblemInvalid, match=hint):
-            Problems().add(tmp_path / "1_x.py")
-        with pytest.raises(ProblemInvalid, match=hint):
-            Problems.load([tmp_path])
-    finally:
-        formats.formats.cache_clear()
+    (tmp_path / "1_x.py").write_text(KERNELBENCH_FILE)
+    hint = "for kernelbench, reference_kernels, flashinfer and robust_kbench install kernel-grader-extensions"
+    assert hint in formats.expected_layouts(formats.formats())
+    with pytest.raises(ProblemInvalid, match=hint):
+        Problems().add(tmp_path / "1_x.py")
+    with pytest.raises(ProblemInvalid, match=hint):
+        Problems.load([tmp_path])

@@ -11,7 +11,8 @@ from grader.server import main as server_main
 from grader_extensions.command_line import ExtensionCommands
 from grader_extensions.operation.host_findings import HostFinding, can_grade
 from sandbox.protocol import entry_points
-from sandbox.protocol.box_modules import VARIABLE, box_modules
+from sandbox.protocol.box_modules import VARIABLE
+from tests import fakes
 
 
 def finding(kind, usable, required=False):
@@ -34,9 +35,9 @@ def broken_package(monkeypatch):
     ]
     monkeypatch.setattr(entry_points, "scan", lambda: EntryPoints(points))
     monkeypatch.delenv(VARIABLE, raising=False)
-    box_modules.cache_clear()
+    fakes.forget_installed_parts()
     yield
-    box_modules.cache_clear()
+    fakes.forget_installed_parts()
 
 
 FAULT = "grader.box_modules: 'json' of an installed package is no module inside a package"
