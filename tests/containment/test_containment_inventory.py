@@ -1,5 +1,6 @@
 """The control of the look around after each test: while a box is alive, everything that could stay behind is seen."""
 
+import asyncio
 import os
 import secrets
 import threading
@@ -8,16 +9,18 @@ from pathlib import Path
 
 from grader.isolation.directories import box_output
 from grader.isolation.toolchain import OWN_ETC, OWN_PROC, write_own_etc
+from tests.containment.conftest import HANG_S
 from tests.containment.inventory import traces
 
 
 async def test_what_a_live_box_has_is_seen_and_then_it_is_gone(cage):
     with box_output(cage.settings, limit_bytes=1 << 20) as out:
         async with cage.live("time.sleep(60)", out_dir=out):
-            kinds = {trace.split()[0] for trace in traces(cage.place.name, cage.uids)}
-        wanted = {"docker": {"container", "file"}, "bubblewrap": {"process", "file"}, "forks": {"process", "file"}}[cage.name]
-        wanted |= {"mount"} if out.is_mount() else set()
-        assert wanted <= kinds
+            wanted = {"docker": {"container", "file"}, "bubblewrap": {"process", "file"}, "forks": {"process", "file"}}[cage.name]
+            wanted |= {"mount"} if out.is_mount() else set()
+            async with asyncio.timeout(HANG_S):
+                while not wanted <= {trace.split()[0] for trace in traces(cage.place.name, cage.uids)}:
+                    await asyncio.sleep(0.02)  # a process that has just been started has no command line yet
     leftovers = set(traces(cage.place.name, cage.uids)) - cage.before
     assert all(trace.startswith("cgroup") for trace in leftovers), "only the parent, until the isolation is closed"
 
