@@ -122,6 +122,7 @@ class Changes:
 
     def __init__(self) -> None:
         self.origin = secrets.token_hex(8)
+        self.leaving = False  # streams are to end: what is written is sent, then clients are asked to come again
         self.takes: Callable[[str], bool] = lambda device_kind: False
         self.say: Callable[[NewsKind, Sequence[str]], None] = lambda kind, submission_ids: None
         self._private: dict[str, bool] = {}  # False: no more, but a transaction that began before may not have told of it
@@ -163,6 +164,12 @@ class Changes:
             self.say(NewsKind.MISSED, [""])
         self._private = dict.fromkeys(self._private, False)
         self.hear(News(kind=NewsKind.MISSED))
+
+    def leave(self) -> None:
+        """Wake all that wait, so that they end."""
+        self.leaving = True
+        for news in [*itertools.chain.from_iterable(self._waiting.values()), *(many.news for many in self._many)]:
+            news.set()
 
     def follow(self, submission_ids: Sequence[str]) -> None:
         """Have other servers tell of changes of these, and of one at once where there was one before they heard of it."""

@@ -72,7 +72,7 @@ class Serving:
         if self.service.worker is not None and dispatching is not None:
             self.service.worker.drain(patience_s)
             await asyncio.wait([dispatching])
-        self.service.watch.leaving.set()
+        self.service.ledger.changes.leave()
         await self.server.stop(STOP_GRACE_S)
         log.info("stopped")
 

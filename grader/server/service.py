@@ -99,7 +99,7 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         self.worker, self.device_kinds = worker, device_kinds
         self.watch = watch or SubmissionWatch(ledger, self.policy, poll_s=READER_POLL_S if worker is None else WATCH_POLL_S)
         self.accepting = True  # new submissions
-        self._updates = SubmissionUpdates(ledger, self.shown, self.watch.leaving, self.watch.poll_s)
+        self._updates = SubmissionUpdates(ledger, self.shown, self.watch.poll_s)
         methods = {method.name for method in api.DESCRIPTOR.services_by_name["GraderService"].methods}
         self.add({method: partial(_refuse, method) for method in methods - vars(GraderServicer).keys()})
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
@@ -95,13 +96,11 @@ def differs(position: Position, before: Position | None) -> bool:
     return abs(position.estimated_s - before.estimated_s) > max(_NOTICED * before.estimated_s, 1.0)
 
 
-async def first_of(*events: asyncio.Event, timeout_s: float) -> None:
-    """Wait until one of them is set, or for timeout_s."""
-    async with asyncio.TaskGroup() as group:
-        waits = [group.create_task(event.wait()) for event in events]
-        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+async def hear_news(news: asyncio.Event, timeout_s: float) -> None:
+    """Wait until there is news, or for timeout_s."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await news.wait()
 
 
 # Events of secret workloads are held back: when each of them came would tell how long it took.
@@ -192,7 +191,6 @@ class SubmissionWatch:
         self._ledger, self._policy = ledger, policy
         self.positions = Positions(ledger, lane_count)
         self.redactors = Redactors(ledger)
-        self.leaving = asyncio.Event()  # set when streams are to end: what is written is sent, then clients are asked to come again
         self.poll_s = poll_s
 
     async def stream(
@@ -207,7 +205,7 @@ class SubmissionWatch:
             ended = profiled = False  # whether the final state was sent, and whether tools are at work that it did not wait for
             while True:
                 changed.clear()
-                leaving = self.leaving.is_set()
+                leaving = self._ledger.changes.leaving
                 events = await redacted.after(after)
                 moves = [(event.state, event.attempt) for event in events if event.state]
                 if moves and moves[-1] != (submission.state, submission.attempt_count):
@@ -226,22 +224,23 @@ class SubmissionWatch:
                     return
                 if leaving and not events and not ended:
                     raise ShuttingDown()
-                if not events:
-                    if not followed:
-                        self._ledger.changes.follow([submission_id])
-                        followed = True
-                    queued = submission.state is SubmissionState.QUEUED
-                    # Not all at once: watches that were opened together would all look in the same second, every time.
-                    poll_s = random.uniform(0.5, 1.5) * self.poll_s
-                    queue_poll_s = POSITION_AGE_S if reported else POSITION_DELAY_S
-                    await first_of(changed, self.leaving, timeout_s=queue_poll_s if queued else FINDINGS_S if ended else poll_s)
-                    profiled = profiled and (changed.is_set() or not ended)
-                    if not queued or changed.is_set() or loop.time() - reported_s < POSITION_PAUSE_S:
+                if events and (len(events) >= BATCH or changed.is_set()):
+                    continue
+                if not followed:
+                    self._ledger.changes.follow([submission_id])
+                    followed = True
+                # Not all at once: watches that were opened together would all look in the same second, every time.
+                poll_s = loop.time() + random.uniform(0.5, 1.5) * self.poll_s
+                while submission.state is SubmissionState.QUEUED and not changed.is_set() and loop.time() < poll_s:
+                    await hear_news(changed, POSITION_AGE_S if reported else POSITION_DELAY_S)
+                    if changed.is_set() or loop.time() - reported_s < POSITION_PAUSE_S:
                         continue
                     position = await self.positions.cached(submission_id)
                     if position is not None and differs(position, reported):
                         reported, reported_s = position, loop.time()
                         yield messages.placed_event(position, after, submission, self._ledger.now())
+                await hear_news(changed, FINDINGS_S if ended else poll_s - loop.time())
+                profiled = profiled and (changed.is_set() or not ended)
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
         """Return what a stream from the beginning would send at once. SubmissionNotFound."""
@@ -274,10 +273,10 @@ Show = Callable[[Submission], Awaitable[submission_pb2.Submission]]
 
 
 class SubmissionUpdates:
-    """Answers WatchSubmissions. show: a submission as its owner sees it. leaving: set when streams are to end."""
+    """Answers WatchSubmissions. show: a submission as its owner sees it."""
 
-    def __init__(self, ledger: Ledger, show: Show, leaving: asyncio.Event, poll_s: float, *, tag_limit: int = NAME_LIMIT) -> None:
-        self._ledger, self._show, self._leaving, self._poll_s, self._tag_limit = ledger, show, leaving, poll_s, tag_limit
+    def __init__(self, ledger: Ledger, show: Show, poll_s: float, *, tag_limit: int = NAME_LIMIT) -> None:
+        self._ledger, self._show, self._poll_s, self._tag_limit = ledger, show, poll_s, tag_limit
         self._open = PeerCount(PeerLimits(total=sys.maxsize, per_address=WATCH_LIMIT))  # by user
 
     async def stream(self, request: api.WatchSubmissionsRequest, caller: Caller) -> AsyncGenerator[api.SubmissionUpdate, None]:
@@ -296,7 +295,7 @@ class SubmissionUpdates:
             last_number, loop = 0, asyncio.get_running_loop()
             while True:
                 many.news.clear()
-                leaving, looked_s = self._leaving.is_set(), loop.time()
+                leaving, looked_s = self._ledger.changes.leaving, loop.time()
                 if many.maybe_new:
                     many.maybe_new = False
                     tagged = await self._ledger.tagged(caller.user, tag, after_number=last_number, limit=self._tag_limit)
@@ -315,7 +314,7 @@ class SubmissionUpdates:
                     if leaving:
                         raise ShuttingDown()
                     # Not all at once: watches that were opened together would all look in the same second, every time.
-                    await first_of(many.news, self._leaving, timeout_s=random.uniform(0.5, 1.5) * self._poll_s)
+                    await hear_news(many.news, random.uniform(0.5, 1.5) * self._poll_s)
                     if not many.news.is_set():
                         many.hear_all()
                 await asyncio.sleep(max(looked_s + PAUSE_S - loop.time(), 0.0))

@@ -137,7 +137,7 @@ async def test_findings_of_long_ago_are_not_waited_for(tmp_path, monkeypatch, se
         raise InterruptedError
 
     monkeypatch.setattr(submission_watch, "FINDINGS_S", seconds)
-    monkeypatch.setattr(submission_watch, "first_of", wait)
+    monkeypatch.setattr(submission_watch, "hear_news", wait)
     caller = Caller(user="ann", scopes=frozenset({Scope.READ}), key_id="ann")
     async with Ledger.open(tmp_path / "ledger") as ledger:
         submission = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
@@ -160,7 +160,7 @@ async def test_a_server_that_leaves_holds_back_no_verdict(tmp_path, settles):
         if settles:
             await ledger.settle(lease, fakes.report())
         watch = submission_watch.SubmissionWatch(ledger, NoCompetitions())
-        watch.leaving.set()
+        ledger.changes.leave()
         with contextlib.nullcontext() if settles else pytest.raises(errors.ShuttingDown):
             events = [event async for event in watch.stream(caller, submission.submission_id, 0, until_findings=True)]
             assert events[-1].submission.state == SUCCEEDED

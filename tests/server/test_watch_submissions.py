@@ -10,10 +10,12 @@ import pytest
 
 from grader import errors
 from grader.api.client import GraderClient
+from grader.extensions import NoCompetitions
 from grader.ledger import Ledger
 from grader.ledger.changes import Changes, News, NewsKind
 from grader.model import Caller, Failure, Scope, SubmissionState
-from grader.server.submission_watch import NAME_LIMIT, PAUSE_S, WATCH_LIMIT, SubmissionUpdates, revision
+from grader.server import submission_watch
+from grader.server.submission_watch import NAME_LIMIT, PAUSE_S, WATCH_LIMIT, SubmissionUpdates, SubmissionWatch, revision
 from grader.v1 import grader_service_pb2 as api
 from grader.v1 import grader_service_pb2_grpc, submission_pb2
 from tests import fakes
@@ -249,8 +251,8 @@ async def show(submission):
     return submission_pb2.Submission(name=name, state=state, parent="p", annotations={"a": "b"})
 
 
-def streaming(ledger, *, poll_s=NEVER_S, leaving=None, user="ann", tag_limit=NAME_LIMIT, **request):
-    updates = SubmissionUpdates(ledger, show, leaving or asyncio.Event(), poll_s, tag_limit=tag_limit)
+def streaming(ledger, *, poll_s=NEVER_S, user="ann", tag_limit=NAME_LIMIT, **request):
+    updates = SubmissionUpdates(ledger, show, poll_s, tag_limit=tag_limit)
     return aclosing(updates.stream(api.WatchSubmissionsRequest(**request), Caller(user=user, scopes=ANN.scopes, key_id=user)))
 
 
@@ -278,6 +280,26 @@ async def test_facts_cost_a_watch_of_many_no_read(ledger):
         await ledger.settle(lease, fakes.report())
         assert (await asyncio.wait_for(following, SOON_S)).submission.state == SUCCEEDED
         assert Counter(ledger.reads) - before == Counter(heads=1, reports=1)
+
+
+async def test_a_watch_of_one_submission_reads_once_for_each_event(ledger, monkeypatch):
+    """And not at all while it waits for a device, though its place in the queue is looked up again and again."""
+    for name in ("POSITION_DELAY_S", "POSITION_AGE_S", "POSITION_PAUSE_S"):
+        monkeypatch.setattr(submission_watch, name, 0.01)
+    (submission,) = await submit(ledger)
+    watch = SubmissionWatch(ledger, NoCompetitions())
+    async with aclosing(watch.stream(ANN, submission.submission_id, 0)) as events:
+        assert (await anext(events)).submission.state == QUEUED
+        assert (await asyncio.wait_for(anext(events), SOON_S)).HasField("queue_position")
+        following = asyncio.ensure_future(anext(events))
+        await asyncio.wait([following], timeout=0.3)
+        assert ledger.reads["events"] == 1
+        lease = await ledger.lease("w", ttl_s=60)
+        assert (await asyncio.wait_for(following, SOON_S)).submission.state == RUNNING
+        for count in range(10):
+            await ledger.append(lease, [fakes.trial()])
+            assert (await asyncio.wait_for(anext(events), SOON_S)).HasField("trial")
+            assert ledger.reads["events"] == 3 + count
 
 
 async def test_what_changes_together_is_read_together(ledger):
@@ -354,10 +376,9 @@ async def test_a_server_that_only_reads_looks_by_itself(place):
 
 async def test_a_server_that_leaves_sends_what_is_there_and_ends_the_stream(ledger):
     """So that the client comes again."""
-    leaving = asyncio.Event()
     await submit(ledger)
-    async with streaming(ledger, leaving=leaving, tag="run") as updates:
-        leaving.set()
+    async with streaming(ledger, tag="run") as updates:
+        ledger.changes.leave()
         assert (await anext(updates)).submission.state == QUEUED
         with pytest.raises(errors.ShuttingDown):
             await anext(updates)
