@@ -93,10 +93,10 @@ class Recorder:
         finally:
             self._waiting.clear()
             self._end_pause()
-            if self._writing is not None:
-                await asyncio.wait([self._writing])
-                if not self._writing.cancelled():
-                    self._writing.exception()  # seen: anyone who has to know it has been notified, or is being stopped
+            if (writing := self._writing) is not None:
+                await asyncio.wait([writing])
+                if not writing.cancelled():
+                    writing.exception()  # seen: anyone who has to know it has been notified, or is being stopped
 
     async def add(self, fact: wire.Fact) -> None:
         """Take a fact; raises what the writing of an earlier one raised."""
@@ -112,7 +112,7 @@ class Recorder:
         await self._written()
         if self._waiting:
             self._write()
-            await self._written()
+        await self._written()  # what a pause that ended meanwhile began, too
 
     async def drain(self) -> Sequence[wire.Fact]:
         """The last facts, which the caller writes down itself; nothing is added after this. Raises what the writing raised."""

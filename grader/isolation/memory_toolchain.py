@@ -127,15 +127,15 @@ class MemoryToolchain:
 
     async def _hold(self) -> Path:
         for tries_left in reversed(range(COPY_COUNT)):
-            parts, directory = await asyncio.to_thread(self.find_place)
-            log.info("toolchain_wanted", directory=str(directory), file_count=len(parts), size_mib=size_of(parts) >> 20)
-            try:
+            try:  # the files that are looked for may be gone, too
+                parts, directory = await asyncio.to_thread(self.find_place)
+                log.info("toolchain_wanted", directory=str(directory), file_count=len(parts), size_mib=size_of(parts) >> 20)
                 lock = await hold(directory, parts, self._linger_s)
                 self._release()  # of a copy that was not adopted whole
                 self._lock = lock
                 break
             except (OSError, subprocess.SubprocessError) as error:
-                text = f"the toolchain could not be copied to {directory}: {error}"
+                text = f"the toolchain could not be copied to memory: {error}"
                 if not tries_left:
                     raise MemoryToolchainUnavailable(text) from error
                 log.warning("toolchain_not_copied", reason=text, tries_left=tries_left)

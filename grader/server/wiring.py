@@ -23,7 +23,6 @@ from grader.dispatch.host_breaker import HostBreaker, grade_own
 from grader.dispatch.lanes import JudgeMaker, JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import HostBroken, SettingsInvalid
-from grader.isolation import IsolationBroken
 from grader.isolation.directories import leave_runtime
 from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable
 from grader.isolation.processes import read_host_memory
@@ -33,6 +32,7 @@ from grader.observability.observer import LaneNow, Observer, WarmNow
 from sandbox.protocol import box_modules, wire
 
 WARM_MORE = 2  # boxes that wait, next to one for each lane: a queue has several languages
+TOOLCHAIN_PAUSE_S = 10.0  # before it is said that there is no copy: the submission is taken again at once, with a box and a build
 
 log = structlog.get_logger()
 
@@ -153,10 +153,12 @@ async def adopt_toolchain(memory_toolchain_dir: Path, isolation: ClosableIsolati
 
 
 async def await_toolchain(resident: MemoryToolchain) -> None:
-    """Wait until boxes see the copy; HostBroken, which is not counted, where it is asked for and can't be made."""
+    """Wait until boxes see the copy; HostBroken, which is not counted, where it is asked for and can't be made, or was not adopted."""
     try:
         await resident.ready()
-    except IsolationBroken as error:
+    except Exception as error:  # whatever it is, no submission is at fault
+        log.error("toolchain_not_ready", reason=f"{type(error).__name__}: {error}")
+        await asyncio.sleep(TOOLCHAIN_PAUSE_S)
         raise HostBroken(f"secret workloads wait for a copy of the toolchain in memory: {error}") from error
 
 
@@ -180,12 +182,9 @@ def box_settings(settings: Settings) -> BoxSettings:
         raise SettingsInvalid("state_dir", f"{runtime_dir} belongs to somebody else; remove it, or set TMPDIR to a directory of your own")
     competitions = (path if path.is_dir() else path.parent for path in settings.competitions)  # what is covered is a directory
     hidden_paths = (*settings.problems, *competitions, settings.imported_path, settings.cache_path, settings.submission_files_path)
+    engine = os.environ.get("DOCKER_HOST")
     return BoxSettings(
-        state_id=state_id,
-        runtime_dir=runtime_dir,
-        docker_host=os.environ.get("DOCKER_HOST"),
-        box_root=settings.box_root,
-        hidden_paths=hidden_paths,
+        state_id=state_id, runtime_dir=runtime_dir, docker_host=engine, box_root=settings.box_root, hidden_paths=hidden_paths
     )
 
 

@@ -42,6 +42,19 @@ def test_a_process_that_began_while_others_were_listed_is_found(monkeypatch: pyt
             process.wait()
 
 
+def test_a_large_environment_is_not_read_whole() -> None:
+    """A box's processes have megabytes each, and the end of every other box would read them. The label comes first."""
+    large = {f"LARGE_{number}": "x" * 100_000 for number in range(20)}
+    environment = {processes.BOX_VARIABLE: "large", **large}
+    with subprocess.Popen(["cat"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(b"x")
+        assert process.stdout.read(1) == b"x"  # it has its environment only once it runs
+        values = processes.labelled(**{processes.BOX_VARIABLE: "large"})[process.pid].values()
+        process.kill()
+    assert sum(map(len, values)) < 1 << 16
+
+
 def test_a_server_that_ends_leaves_no_directory(tmp_path: Path) -> None:
     settings = BoxSettings(state_id="a", runtime_dir=tmp_path / "runtime")
     with box_output(settings, limit_bytes=1 << 20) as place:

@@ -108,6 +108,15 @@ async def test_a_file_that_changes_meanwhile_spoils_a_copy(tree: Path, tmp_path:
     await gone(tmp_path / "copy")
 
 
+async def test_a_file_that_is_gone_before_it_is_copied_spoils_a_copy(tree: Path, tmp_path: Path) -> None:
+    """A package that is being replaced; boxes would lack it for as long as the server lives."""
+    original_parts = parts(tree)
+    (tree / "bin" / "tool").unlink()
+    with pytest.raises(OSError, match="bin/tool"):
+        await hold(tmp_path / "copy", original_parts)
+    await gone(tmp_path / "copy")
+
+
 async def test_a_file_that_changes_once_it_is_copied_spoils_a_copy(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Artifacts are kept by the digest of the disk. The control is the test above, in which only the cache changes."""
     (tmp_path / "programs").mkdir()

@@ -16,7 +16,7 @@ class Disk:
 
     def __init__(self, breaks_at=None):
         self.batches, self.breaks_at = [], breaks_at
-        self.go, self.called = asyncio.Event(), asyncio.Event()
+        self.go, self.called, self.written = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def __call__(self, facts):
         self.called.set()
@@ -24,6 +24,7 @@ class Disk:
         if len(self.batches) == self.breaks_at:
             raise LeaseLost("s", 1)
         self.batches.append(list(facts))
+        self.written.set()
 
 
 async def test_what_comes_meanwhile_goes_together():
@@ -120,3 +121,32 @@ async def test_a_cancelled_attempt_leaves_no_writing_behind():
         await running
     assert disk.batches == [FACTS[:1]]
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_cancellation_while_the_last_facts_are_written_stays_one():
+    """As anything else it would count as a fault of ours, and against the submission."""
+    disk = Disk()
+
+    async def attempt():
+        async with Recorder(disk, lambda: 3600.0) as recorder:
+            await recorder.add(FACTS[0])
+
+    running = asyncio.create_task(attempt())
+    await disk.called.wait()
+    running.cancel()
+    asyncio.get_running_loop().call_later(0.01, disk.go.set)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert disk.batches == [FACTS[:1]]
+
+
+async def test_a_flush_waits_for_what_a_pause_began():
+    """A write that has just ended begins a pause, which is over before the flush goes on."""
+    disk = Disk()
+    disk.go.set()
+    async with Recorder(disk, lambda: 0.0) as recorder:
+        await recorder.add(FACTS[0])
+        await disk.written.wait()
+        await recorder.add(FACTS[1])
+        await recorder.flush()
+        assert disk.batches == [FACTS[:1], FACTS[1:2]]

@@ -23,6 +23,7 @@ from grader.isolation import Box, BoxSpec, GpuAccess, toolchain_keeper
 from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable, ToolchainPart
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain_keeper import KEEPER_NAME, PARTIAL_MODE
+from grader.server import wiring
 from grader.server.running import serving
 from grader.server.wiring import Grading, adopt_toolchain, await_toolchain, host_breaker
 from grader.v1 import submission_pb2
@@ -40,6 +41,7 @@ class SeeingBoxes(fakes.FakeBoxes):
     def __init__(self) -> None:
         super().__init__()
         self.toolchain: Path | None = None
+        self.adoption_faults: list[Exception] = []  # of as many adoptions
         self.seen: list[Path | None] = []  # by each box, whose number is its uid
         self.judged: list[Path | None] = []
 
@@ -52,6 +54,8 @@ class SeeingBoxes(fakes.FakeBoxes):
             yield box
 
     async def adopt(self, directory: Path) -> None:
+        if self.adoption_faults:
+            raise self.adoption_faults.pop()
         self.toolchain = directory
 
     async def close(self) -> None:
@@ -73,12 +77,13 @@ class SeeingBoxes(fakes.FakeBoxes):
 
 
 class SlowCopy:
-    """A copy of a toolchain of one file, whose keeper waits until it is told what to copy. room: whether there is room for it."""
+    """A copy of a toolchain of one file, whose keeper waits until it is told what to copy. refusal: why there is no place for it."""
 
     def __init__(self, root: Path) -> None:
         (root / "tree").mkdir()
         (root / "tree" / "tool").write_bytes(b"tool")
-        self.directory, self.room, self.refusal_count = root / "copy", True, 0
+        self.directory, self.refusal_count = root / "copy", 0
+        self.refusal: Exception | None = None
         self._parts = [(str(path), os.lstat(path)) for path in (root / "tree", root / "tree" / "tool")]
         self.directory.mkdir(mode=PARTIAL_MODE)
         reading, self._writing = os.pipe()
@@ -98,9 +103,9 @@ class SlowCopy:
         os.close(self._writing)
 
     def find_place(self) -> tuple[list[ToolchainPart], Path]:
-        if not self.room:
+        if self.refusal is not None:
             self.refusal_count += 1
-            raise MemoryToolchainUnavailable("there is no room")
+            raise self.refusal
         return self._parts, self.directory
 
     def resident(self, boxes: SeeingBoxes, fleet: LocalFleet) -> MemoryToolchain:
@@ -209,13 +214,38 @@ async def test_secrets_outlive_the_end_of_the_process_that_copies(serve_copying,
         assert boxes.judged == [copy.directory] * 4
 
 
-async def test_secrets_wait_until_there_is_room_for_the_copy(serve_copying, boxes, copy, kernel, finished):
+@pytest.mark.parametrize(
+    ("refusal", "tries"), [(MemoryToolchainUnavailable("there is no room"), 1), (FileNotFoundError("a package is being replaced"), 3)]
+)
+async def test_secrets_wait_until_there_is_room_for_the_copy(serve_copying, boxes, copy, kernel, finished, monkeypatch, refusal, tries):
     """Where it is asked for. No attempt counts: after three, the submission would fail."""
-    copy.room = False
+    monkeypatch.setattr(wiring, "TOOLCHAIN_PAUSE_S", 0.01)
+    copy.refusal = refusal
     async with serve_copying() as client:
         submitted = await client.submit(secret(kernel))
-        await until(lambda: copy.refusal_count > 3)
+        await until(lambda: copy.refusal_count > 3 * tries)
         assert boxes.judged == []
-        copy.room = True
+        copy.refusal = None
         copy.go_on()
         assert succeeded(await finished(client, submitted)) and boxes.judged == [copy.directory] * 2
+
+
+async def test_secrets_wait_until_the_copy_is_adopted(serve_copying, boxes, copy, kernel, finished, monkeypatch):
+    """Whatever hinders that, such as a compiler that does not say its version in time."""
+    monkeypatch.setattr(wiring, "TOOLCHAIN_PAUSE_S", 0.01)
+    boxes.adoption_faults = [subprocess.TimeoutExpired("g++", 30.0)] * 3
+    async with serve_copying() as client:
+        submitted = await client.submit(secret(kernel))
+        copy.go_on()
+        assert succeeded(await finished(client, submitted)) and boxes.judged == [copy.directory] * 2
+
+
+async def test_a_copy_that_is_refused_is_not_asked_for_again_and_again(serve_copying, copy, kernel):
+    """Each time costs a box and a build, and rows of the ledger."""
+    copy.refusal = MemoryToolchainUnavailable("there is no room")
+    async with serve_copying() as client:
+        submitted = await client.submit(secret(kernel))
+        await until(lambda: copy.refusal_count)
+        await asyncio.sleep(2.5)
+        assert (await client.get_submission(submitted.name)).attempt_count == 1
+    copy.kill_keeper()
