@@ -562,7 +562,7 @@ class FakeBoxes:
         """Say that boxes work."""
         return Availability(usable=True, detail="fake")
 
-    async def fingerprint(self) -> str:
+    async def fingerprint(self, *, fresh: bool = False) -> str:
         return "toolchain"
 
     async def sweep(self) -> int:

@@ -265,7 +265,7 @@ async def build_artifact(
         async with host.builder(), host.turn(secret=False):
             write_sources(job, files, work)
             result = await _build(job.language, host, work, steps)
-        steady = host.cache is None or not result.cacheable or await host.isolation.fingerprint() == toolchain
+        steady = host.cache is None or not result.cacheable or await host.isolation.fingerprint(fresh=True) == toolchain
         return result if steady else replace(result, cacheable=False)
 
     if host.cache is None:

@@ -165,8 +165,9 @@ class Isolation(Protocol):
     def start(self, spec: BoxSpec) -> AbstractAsyncContextManager[Box]:
         """Start a box; leaving the context kills it and waits until nothing of it is left."""
 
-    async def fingerprint(self) -> str:
-        """A digest of all that a box is made of: as long as it stays, the same sources and settings build the same artifact."""
+    async def fingerprint(self, *, fresh: bool = False) -> str:
+        """A digest of all that a box is made of: as long as it stays, the same sources and settings build the same artifact.
+        fresh: as of now; else it may be a second old."""
 
     async def sweep(self) -> int:
         """Remove every box that an earlier server with the same state directory left; say how many."""

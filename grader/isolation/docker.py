@@ -277,10 +277,10 @@ class DockerIsolation:
             async with live(DockerBox(self._engine, name, config, spec, uid, stdio, self._protections)) as box:
                 yield box
 
-    async def fingerprint(self) -> str:
+    async def fingerprint(self, *, fresh: bool = False) -> str:
         """The image, or the host's toolchain where a box is made of that."""
         if self._settings.image is None:
-            return await self._fingerprint.current()
+            return await self._fingerprint.current(fresh=fresh)
         return f"image {(await self._prepared()).image} {box_modules.variable()}"
 
     async def adopt(self, memory_toolchain_dir: Path) -> None:

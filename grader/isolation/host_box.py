@@ -309,9 +309,9 @@ class HostIsolation(ABC):
         self._fingerprint = HostFingerprint(fixed=True)
         await self.fingerprint()
 
-    async def fingerprint(self) -> str:
+    async def fingerprint(self, *, fresh: bool = False) -> str:
         """The host's toolchain, which a box has."""
-        return await self._fingerprint.current()
+        return await self._fingerprint.current(fresh=fresh)
 
     async def sweep(self) -> int:
         """End what earlier servers with this state directory left."""

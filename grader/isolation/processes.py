@@ -65,9 +65,12 @@ def _pids() -> Iterator[int]:
     return map(int, filter(str.isdecimal, os.listdir("/proc")))  # noqa: PTH208
 
 
-def _read(path: str, most_bytes: int = -1) -> bytes:
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-        return file.read(most_bytes)
+def _read(path: str, most_bytes: int = 4096) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, most_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def facts_of(pid: int) -> ProcessFacts:

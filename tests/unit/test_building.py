@@ -130,15 +130,17 @@ class FakeIsolation:
 
     def __init__(self) -> None:
         self.count = 0
-        self.toolchain = "toolchain 1"
+        self.toolchain, self.stale = "toolchain 1", ""
         self.after_build = "toolchain 1"
         self.end = BUILT
         self.environment: dict[str, str] = {}
         self.files: dict[str, bytes] = {}
         self.job = wire.BuildJob(language="", entry="", device_kind="", sources=())
 
-    async def fingerprint(self) -> str:
-        return self.toolchain
+    async def fingerprint(self, *, fresh: bool = False) -> str:
+        if fresh:
+            self.stale = ""
+        return self.stale or self.toolchain
 
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
@@ -150,7 +152,7 @@ class FakeIsolation:
         self.files = files
         (spec.out_dir / "artifact").write_bytes(b"artifact of " + files["files/kernel.cu"])
         (spec.out_dir / "note.json").write_bytes(wire.encode(wire.BuildNote(headers="light", kernels=(USE,))))
-        self.toolchain = self.after_build
+        self.stale, self.toolchain = self.toolchain, self.after_build
         yield fakes.EndedBox(self.end)
 
 

@@ -88,12 +88,22 @@ async def test_it_is_walked_again_only_after_a_change(tree: Path) -> None:
 
     fingerprint = HostFingerprint(take)
     first = await fingerprint.current()
-    assert await fingerprint.current() == first and len(walks) == 1
+    assert await fingerprint.current(fresh=True) == first and len(walks) == 1
     (tree / "sub" / "c.h").touch()
-    second = await fingerprint.current()
+    second = await fingerprint.current(fresh=True)
     compiler.touch()
-    third = await fingerprint.current()
+    third = await fingerprint.current(fresh=True)
     assert len({first, second, third}) == 3 and len(walks) == 3
+
+
+async def test_it_is_looked_at_once_a_second(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless asked for as of now. The control: after the second."""
+    fingerprint = HostFingerprint(lambda scan: scan.take_tree(str(tree)))
+    first = await fingerprint.current()
+    (tree / "sub" / "c.h").touch()
+    assert await fingerprint.current() == first
+    monkeypatch.setattr("grader.isolation.fingerprint.FRESH_S", 0.0)
+    assert await fingerprint.current() != first
 
 
 async def test_a_toolchain_that_never_stands_still_is_our_fault() -> None:

@@ -70,7 +70,7 @@ class Boxes(fakes.FakeBoxes):
         assert spec.link_dir is not None
         (spec.link_dir / READY).open("wb", buffering=0).write(b"r")
 
-    async def fingerprint(self) -> str:
+    async def fingerprint(self, *, fresh: bool = False) -> str:
         return self.print
 
 

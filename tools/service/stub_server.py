@@ -127,7 +127,7 @@ class StubBoxes:
         finally:
             await box.kill()
 
-    async def fingerprint(self) -> str:
+    async def fingerprint(self, *, fresh: bool = False) -> str:
         """Return the same for every build: there are no tools."""
         return "stub"
 
