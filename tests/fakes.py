@@ -403,7 +403,7 @@ with (place / "log").open("a") as log:
     say(wire.Environment(device="fake " + kind, device_kind=kind, clock=wire.Clock.HOST, device_uuid=uuid, architecture="sm_90"))
     for line in sys.stdin.buffer:
         message, todo = wire.decode(line), order()
-        log.write(type(message).__name__ + " " + todo + "\\n")
+        log.write(type(message).__name__ + " " + todo + (" own share" if getattr(message, "own_share", None) == 0.25 else "") + "\\n")
         log.flush()
         if todo == "die":
             raise SystemExit(9)
@@ -456,7 +456,7 @@ with (place / "log").open("a") as log:
                 if outcome is not wire.TrialOutcome.PASSED:
                     break
             if todo == "restart" and message.kept_times:
-                say(wire.Restart(job_id=message.job_id, cause=wire.RestartCause.NOT_TIMED))
+                say(wire.Restart(job_id=message.job_id, cause=wire.RestartCause.NOT_TIMED, own_share=0.25))
             else:
                 say(wire.Finished(job_id=message.job_id))
 """

@@ -100,14 +100,14 @@ async def judge_rounds(attempt: Attempt, lane: Lane, build: wire.Build, open_run
     count = 1 if ranking is None else ranking.process_count
     rounds = [wire.Round(index=index, count=count) for index in range(count)]
     met_hidden = False  # whether a process has met a hidden workload, whose size it could report later
-    secret = meets_secrets(attempt)  # it could tell a size to any other box that is alive
+    own_share = None
     for start in rounds if ranking is not None else [None, *rounds]:
         if start is not None:
             yield start
         process = list[wire.Fact]()
         attempt.steps.enter(Step.BOX)
-        async with attempt.host.turn(secret=secret), open_run_box() as run_box:
-            job = replace(attempt.job(build, run_box.box, link_dir=run_box.link_dir), kept_times=start is None)
+        async with attempt.host.turn(secret=meets_secrets(attempt)), open_run_box() as run_box:  # it could tell any other box a size
+            job = replace(attempt.job(build, run_box.box, link_dir=run_box.link_dir), kept_times=start is None, own_share=own_share)
             if start is not None:
                 await run_box.imported()  # nothing of a box runs while a baseline is timed alone
             attempt.steps.enter(Step.LOAD)
@@ -115,6 +115,7 @@ async def judge_rounds(attempt: Attempt, lane: Lane, build: wire.Build, open_run
                 async for fact in facts:
                     process.append(fact)
                     if isinstance(fact, wire.Restart):
+                        own_share = fact.own_share
                         attempt.steps.enter(Step.CLOSE)
                     else:
                         yield fact

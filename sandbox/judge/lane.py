@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import statistics
 import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -35,16 +34,14 @@ from sandbox.protocol.signatures import rule_of
 
 PROFILE_S, PROFILE_FACTOR = 60.0, 20  # for profilers themselves; a launch under one takes longer
 ARRIVAL_S = 0.02  # of what a kernel printed, at the server
-OBSERVED_LAUNCH_NS = 200_000_000  # a kernel that takes longer is not launched once more to be observed
-OBSERVED_S = 10.0  # for that launch under a profiler
+OBSERVED_S = 10.0  # for a profiler, next to what the launch under it may take
 
 
 class RestartNeeded(Exception):
-    """The baselines have to be timed before this kernel can be: it is verified, or was measured next to times that do not fit."""
+    """A fresh process has to be judged, after the baselines were timed: this one is right so far, and goes no further."""
 
-    def __init__(self, cause: wire.RestartCause) -> None:
-        self.cause = cause
-        super().__init__(cause)
+    def __init__(self, cause: wire.RestartCause, own_share: float | None) -> None:
+        self.cause, self.own_share = cause, own_share
 
 
 def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fact]:
@@ -82,7 +79,7 @@ def judge(job: wire.Job, device: Device, baseline: Baseline) -> Iterator[wire.Fa
     except RestartNeeded as need:
         if need.cause is wire.RestartCause.OUTDATED:
             baseline.kept.forget(job.problem)
-        yield wire.Restart(job_id=job.job_id, cause=need.cause)
+        yield wire.Restart(job_id=job.job_id, cause=need.cause, own_share=need.own_share)
     except GateViolated as violation:
         yield wire.Violation(kind=wire.ViolationKind.PROTOCOL, detail=str(violation))
         yield wire.Finished(job_id=job.job_id)
@@ -164,7 +161,7 @@ def _verify_and_measure(
                     yield from _profile(job, subject, part[0], task)
                     return PASSED
                 if clock is None and measured_workloads(job.problem, job.mode):
-                    raise RestartNeeded(wire.RestartCause.NOT_TIMED)
+                    _observe(job, subject, task, restart=wire.RestartCause.NOT_TIMED)
                 if libraries is not None:
                     yield libraries.evidence()
                 for workload in (measured for measured in measured_workloads(job.problem, job.mode) if measured in part):
@@ -269,24 +266,28 @@ def _measure(
         sum(byte_count(output, workload.axes) for output in problem.outputs),
         subject.device.ceilings(),
     )
-    # A profiler may break a kernel that is right, so it is used behind all that is timed, and where another process can be judged.
-    is_observed = clock.reused and job.mode is wire.Mode.BENCHMARK and workload is measured_workloads(problem, job.mode)[-1]
+    is_last = workload is measured_workloads(problem, job.mode)[-1]
     bench, baseline_bench = (WorkloadContext.of(task, workload) for _ in range(2))
     for fact in measure(parties, bench, baseline_bench, floor_ns):
         if clock.reused and isinstance(fact, wire.Measurement) and outdated(parties, fact):
-            raise RestartNeeded(wire.RestartCause.OUTDATED)
-        if is_observed and isinstance(fact, wire.Measurement) and statistics.median(fact.certified.durations_ns) <= OBSERVED_LAUNCH_NS:
-            fact = replace(fact, own_share=_observed_share(subject, bench))
+            _observe(job, subject, task, restart=wire.RestartCause.OUTDATED)
+        if is_last and isinstance(fact, wire.Measurement):
+            fact = replace(fact, own_share=_observe(job, subject, task) if job.kept_times else job.own_share)
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return fact.outcome
     return PASSED
 
 
-def _observed_share(subject: RunnerLink, bench: WorkloadContext) -> float | None:
-    """Return the share of its own kernels in one more launch, as the subject's process reports it; None where that has no profiler.
-    RestartNeeded where the process can't be judged any further."""
-    reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVED_S)).reply
-    if isinstance(reply, Silence) or reply.status not in (Status.OK, Status.RAISED):
-        raise RestartNeeded(wire.RestartCause.UNOBSERVED)
-    return own_share(reply.message, subject.artifact) if is_ok(reply) else None
+def _observe(job: wire.Job, subject: RunnerLink, task: Task, restart: wire.RestartCause | None = None) -> float | None:
+    """Launch the public workload that is timed last once more, and return the share of its own kernels as its process reports it; None
+    where that has no profiler. That may break a kernel that is right, so nothing is timed later, and the process has to be one after which
+    another can be judged: RestartNeeded where this one can't go on, or where it was not to: for that cause, and with the share."""
+    bench = WorkloadContext.of(task, measured_workloads(job.problem, wire.Mode.BENCHMARK)[-1])  # no hidden one
+    reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVED_S + job.problem.trial_s)).reply
+    share = own_share(reply.message, subject.artifact) if is_ok(reply) else None
+    if restart is None and (isinstance(reply, Silence) or reply.status not in (Status.OK, Status.RAISED)):
+        restart = wire.RestartCause.UNOBSERVED
+    if restart is not None:
+        raise RestartNeeded(restart, share)
+    return share

@@ -354,7 +354,8 @@ class Job:
     load_s: float = 60.0
     measure_s: float = 20.0  # budget for one workload's measurement
     precision: float = 0.01  # the half-width at which a measurement may end
-    kept_times: bool = False  # of the baselines, from an earlier job, will do; without them it is verified, and ends with Restart
+    kept_times: bool = False  # in BENCHMARK: of the baselines, from an earlier job, will do; without, it is verified, and ends with Restart
+    own_share: float | None = None  # as the Restart of an earlier process had it
     sweep_s: float = 0.0  # of mode SWEEP: no size begins later than this
     argument_order: tuple[Count, ...] = ()  # as in BuildNote
 
@@ -488,6 +489,7 @@ class Restart:
 
     job_id: str
     cause: RestartCause
+    own_share: float | None = None  # as of Measurement, of the process that ends here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

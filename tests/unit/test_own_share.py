@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,18 +38,29 @@ DECOY = "1 launch\n9 operator matmul\n90 operator empty"
 ARTIFACT = fat_object("_Z4minePf", "_ZN7cutlass13device_kernelI4GemmEEvT_", "_ZN2at6native3addEv")
 
 
+def used_by_others(monkeypatch: pytest.MonkeyPatch, cores: float) -> None:
+    """So many of this machine's 16 cores are busy with what is not the judge's. More than twelve, and times of baselines are not kept."""
+    monkeypatch.setattr("sandbox.judge.baseline.os.cpu_count", lambda: 16)
+    monkeypatch.setattr("sandbox.judge.baseline.HostActivity", lambda: HostActivity(lambda: round(1e9 * cores * time.monotonic())))
+
+
 @pytest.fixture(autouse=True)
 def kept_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Times of baselines are kept and believed, on a busy machine too."""
-    monkeypatch.setattr("sandbox.judge.baseline.HostActivity", lambda: HostActivity(lambda: 0))
+    used_by_others(monkeypatch, 0.0)
     monkeypatch.setattr(lane, "outdated", lambda *_: False)
 
 
 def benchmark(
-    place: Path, baseline: Baseline, answer: Callable[[], str], mode: wire.Mode, *, reused: bool = True
+    place: Path,
+    baseline: Baseline,
+    answer: Callable[[], str],
+    mode: wire.Mode = wire.Mode.BENCHMARK,
+    *,
+    digest: str = "d",
+    **changes: Any,
 ) -> tuple[list[wire.Fact], list[int], list[int]]:
-    """The facts of a job, the sizes of all launches, and after how many of them the process was asked. reused: whether an earlier job has
-    timed the baselines."""
+    """The facts of a job, the sizes of all launches, and after how many of them the process was asked. changes: of the job."""
     sizes, counts = list[int](), list[int]()
 
     def kernel(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
@@ -62,31 +75,27 @@ def benchmark(
     workloads = tuple(wire.Workload(workload_id=name, axes={"n": int(name[1:])}, hidden=hidden) for name, hidden in SIZES.items())
     if mode is wire.Mode.SWEEP:
         workloads = workloads[:1]
-    problem = replace(PROBLEM, digest=f"{mode} {reused}", workloads=workloads)
-    if reused and mode is wire.Mode.BENCHMARK:
-        judged(place, honest, problem=problem, baseline=baseline, mode=mode)
     facts = judged(
         place,
         kernel,
-        problem=problem,
+        problem=replace(PROBLEM, digest=digest, workloads=workloads),
         baseline=baseline,
         serve=lambda *parts: serve(*parts, None, None, observe_amounts),
         mode=mode,
-        kept_times=reused and mode is wire.Mode.BENCHMARK,
+        measure_s=0.2,
+        **changes,
     )
     return facts, sizes, counts
 
 
+def timed_before(place: Path, baseline: Baseline, answer: Callable[[], str]) -> tuple[list[wire.Fact], list[int], list[int]]:
+    """The first process of a benchmark whose baselines an earlier one has timed."""
+    benchmark(place, baseline, answer, digest="timed before")
+    return benchmark(place, baseline, answer, digest="timed before", kept_times=True)
+
+
 def shares(facts: list[wire.Fact]) -> dict[str, float | None]:
     return {fact.workload_id: fact.own_share for fact in facts if isinstance(fact, wire.Measurement)}
-
-
-@pytest.mark.slow
-def test_a_benchmark_asks_once_behind_all_that_is_timed(tmp_path: Path, baseline: Baseline) -> None:
-    """And before a hidden workload is met, of which an answer could tell."""
-    facts, sizes, (count,) = benchmark(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
-    assert shares(facts) == {"n64": None, "n100": 0.1}
-    assert sizes[count - 1] == sizes[count] == 100 and set(sizes[count + 1 :]) == {33}
 
 
 @pytest.mark.slow
@@ -106,7 +115,7 @@ def test_an_answer_decides_nothing(tmp_path: Path, baseline: Baseline, answer: s
             raise RuntimeError("no profiler")
         return answer
 
-    facts, _, _ = benchmark(tmp_path, baseline, answer_text, wire.Mode.BENCHMARK)
+    facts, _, _ = timed_before(tmp_path, baseline, answer_text)
     assert shares(facts) == {"n64": None, "n100": None}
     assert fold([wire.Build(outcome=wire.BuildOutcome.BUILT, artifact_digest="d"), *facts]).verdict is Verdict.ACCEPTED
 
@@ -116,7 +125,7 @@ def test_an_answer_decides_nothing(tmp_path: Path, baseline: Baseline, answer: s
 def test_a_process_that_a_profiler_broke_is_judged_anew(
     tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    """The next one does not meet it."""
+    """The next one does not meet it; where another is needed anyway, that is all that it needs."""
     ordinary, reply = lane.run, Answer(status=Status[end]) if end in Status.__members__ else Silence[end]
 
     def run(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> Run:
@@ -124,15 +133,52 @@ def test_a_process_that_a_profiler_broke_is_judged_anew(
         return replace(result, reply=reply) if how.operation is Operation.OBSERVE_AMOUNTS else result
 
     monkeypatch.setattr(lane, "run", run)
-    facts, _, counts = benchmark(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK)
+    facts, _, counts = timed_before(tmp_path, baseline, lambda: DECOY)
     assert len(counts) == 1 and facts[-1] == wire.Restart(job_id="job", cause=wire.RestartCause.UNOBSERVED)
+    facts, _, counts = benchmark(tmp_path, baseline, lambda: DECOY, digest=end, kept_times=True)
+    assert len(counts) == 1 and facts[-1] == wire.Restart(job_id="job", cause=wire.RestartCause.NOT_TIMED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cores", "fits", "causes"),
+    [(0.5, True, ["not_timed", None]), (13.0, True, ["not_timed", "not_timed"]), (0.5, False, ["not_timed", "outdated"])],
+)
+def test_every_benchmark_has_a_share_however_its_baselines_are_timed(
+    tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch, cores: float, fits: bool, causes: list[str | None]
+) -> None:
+    """The first of a problem and the second, on 16 cores: with times of an earlier job, where a busy machine keeps none, and where
+    they do not fit. Each asks once, behind all that its process is timed for, and before that meets a hidden workload, of which an answer
+    could tell."""
+    used_by_others(monkeypatch, cores)
+    monkeypatch.setattr(lane, "outdated", lambda *_: not fits)
+    for cause in causes:
+        facts, sizes, (count,) = benchmark(tmp_path, baseline, lambda: DECOY, digest=f"{cores} {fits}", kept_times=True)
+        assert sizes[count - 1 : count + 1] == [64 if cause == "outdated" else 100, 100]
+        assert set(sizes[count + 1 :]) == ({33} if cause is None else set())
+        if cause is not None:
+            assert facts[-1] == wire.Restart(job_id="job", cause=wire.RestartCause(cause), own_share=0.1)
+            facts, _, counts = benchmark(tmp_path, baseline, lambda: DECOY, digest=f"{cores} {fits}", own_share=0.1)
+            assert counts == []
+        assert shares(facts) == {"n64": None, "n100": 0.1} and isinstance(facts[-1], wire.Finished)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_timed_at_once_is_asked(tmp_path: Path, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a GPU's clock where kept times did not fit a while ago, such as those of a product that runs into its limit of power: for
+    minutes no benchmark has any, and each first process is timed."""
+    place = baseline.place
+    monkeypatch.setattr(baseline, "place", lambda *parts, kept_times, **options: place(*parts, kept_times=False, **options))
+    facts, sizes, (count,) = benchmark(tmp_path, baseline, lambda: DECOY, kept_times=True)
+    assert shares(facts) == {"n64": None, "n100": 0.1} and isinstance(facts[-1], wire.Finished)
+    assert sizes[count] == 100 and 33 not in sizes[: count + 1] and 33 in sizes
 
 
 @pytest.mark.slow
 def test_a_process_is_not_asked_where_no_other_can_be_judged(tmp_path: Path, baseline: Baseline) -> None:
-    """As where the baselines have no times of an earlier job."""
-    facts, _, counts = benchmark(tmp_path, baseline, lambda: DECOY, wire.Mode.BENCHMARK, reused=False)
-    assert counts == [] and isinstance(facts[-1], wire.Finished)
+    """As where no process came before, whose share it would have."""
+    facts, _, counts = benchmark(tmp_path, baseline, lambda: DECOY)
+    assert counts == [] and not any(shares(facts).values()) and isinstance(facts[-1], wire.Finished)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ async def test_a_benchmark_whose_judge_asks_for_new_times_is_judged_again(fleet:
     facts = await graded(fleet, lease(mode=wire.Mode.BENCHMARK))
     assert kinds(facts) == "BLtttE" + "RLtttFE" and len(boxes.runs) == 2 and boxes.most_at_once == 1
     assert not any(isinstance(fact, wire.Restart) for fact in facts)
+    assert [line for line in judges.log("emulated") if line.startswith("Job")] == ["Job restart", "Job restart own share"]
     report = fold(facts)
     assert report.verdict is Verdict.ACCEPTED and len(report.trials) == 3 and report.summary.startswith("Right on all 3 runs")
     assert report.process_count == 1

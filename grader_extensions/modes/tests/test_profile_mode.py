@@ -117,23 +117,16 @@ def solve(a, b):
 """
 
 
-TRIES = 5
-
-
 @pytest.mark.parametrize(("name", "share"), [("grid_stride.cu", 1.0), ("triton_blocks.py", 1.0), ("Numba's decoy", 0.5), ("PyTorch", 0.0)])
 async def test_a_benchmark_has_the_share_of_its_own_launches(boxes: Grading, name: str, share: float) -> None:
-    """By the same log; what only moves values is no launch. It is observed where an earlier benchmark has timed the baselines."""
+    """By the same log; what only moves values is no launch."""
     sources = {"Numba's decoy": DECOY, "PyTorch": DECOY.replace("decoy[1, 32](out)", "")}
     source = sources[name] if name in sources else (KERNELS / "vector_add" / name).read_text()
     language = "cuda" if name.endswith(".cu") else "python"
-    for _ in range(TRIES):
-        graded = await boxes.grade(problem(), source, language=language, conditions=Conditions(measure_s=0.1))
-        assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
-        (measured,) = graded.report.measurements
-        if measured.own_share is not None:
-            assert (measured.workload_id, measured.own_share) == ("public", share)
-            return
-    pytest.skip("this machine is too busy to keep times of baselines")
+    graded = await boxes.grade(problem(), source, language=language, conditions=Conditions(measure_s=0.1))
+    assert graded.report.verdict is Verdict.ACCEPTED, graded.explanation
+    (measured,) = graded.report.measurements
+    assert (measured.workload_id, measured.own_share) == ("public", share)
 
 
 @pytest.mark.parametrize("name", ["triton_blocks", "numba_grid_stride"])
