@@ -28,17 +28,9 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def stdout_console() -> Console:
-    """Open the console for results: markup, emoji codes and highlighting are off, since most text is untrusted."""
-    return _console(stderr=False)
-
-
-def stderr_console() -> Console:
-    """Open the console for progress next to JSON, and for errors."""
-    return _console(stderr=True)
-
-
-def _console(*, stderr: bool) -> Console:
+def open_console(*, stderr: bool = False) -> Console:
+    """Open the console for results, or for errors and for progress next to JSON: without markup, emoji codes and highlighting, since most
+    text is untrusted."""
     stream = sys.stderr if stderr else sys.stdout
     return _Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=None if stream.isatty() else PIPE_WIDTH)
 
@@ -50,12 +42,12 @@ def plain(text: str, style: str = "") -> Text:
 
 def print_line(text: str, style: str = "") -> None:
     """Print untrusted text on stdout, without wrapping."""
-    stdout_console().print(plain(text, style), soft_wrap=True)
+    open_console().print(plain(text, style), soft_wrap=True)
 
 
 def print_note(text: str, style: str = "") -> None:
     """Print untrusted text on stderr, without wrapping."""
-    stderr_console().print(plain(text, style), soft_wrap=True)
+    open_console(stderr=True).print(plain(text, style), soft_wrap=True)
 
 
 def print_untrusted(text: str) -> None:
@@ -66,7 +58,7 @@ def print_untrusted(text: str) -> None:
 
 def print_parts(parts: Iterable[RenderableType]) -> None:
     """Print the parts of a description; text is not wrapped."""
-    console = stdout_console()
+    console = open_console()
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, Text))
 

@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from grader.cli.output import plain, stderr_console, stdout_console
+from grader.cli.output import open_console, plain
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
@@ -36,7 +36,7 @@ class ProgressDisplay:
 @contextmanager
 def progress(*, json: bool) -> Iterator[ProgressDisplay]:
     """Choose the display that suits where output goes; next to JSON it writes to stderr."""
-    console = stderr_console() if json else stdout_console()
+    console = open_console(stderr=json)
     if json and not sys.stderr.isatty():
         yield ProgressDisplay()
     elif console.is_terminal:

@@ -20,7 +20,7 @@ from typing import Any
 import typer
 
 from grader.cli.exits import CommandFailed, Exit, GraderFailed, exit_of_error, refused_as
-from grader.cli.output import did_you_mean, plain, stderr_console
+from grader.cli.output import did_you_mean, open_console, plain
 from grader.errors import CompetitionNotFound, GraderError, ProblemNotFound
 from sandbox.protocol.entry_points import EntryPointInvalid
 
@@ -95,7 +95,7 @@ def _run(work: Coroutine[Any, Any, Exit], ending: SignalScope, *, json: bool) ->
         match error:
             case ProblemNotFound(problem_id=word, available=names, fault="") | CompetitionNotFound(competition_id=word, available=names):
                 text += did_you_mean(word, names).replace(" ", ". ", 1)
-        stderr_console().print(plain("error: ", "bold red") + plain(text), soft_wrap=True)
+        open_console(stderr=True).print(plain("error: ", "bold red") + plain(text), soft_wrap=True)
         if json:
             refusal = {key: getattr(error, key, "") or getattr(refused_as(error), key) for key in ("code", "reason")}
             first = re.match(r"(\w+): ", str(error)) if exit_of_error(error) is Exit.MISUSE else None

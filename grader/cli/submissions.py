@@ -19,7 +19,7 @@ from grader.api.resource_names import COMPETITIONS, PROBLEMS, SUBMISSIONS, full_
 from grader.cli import report
 from grader.cli.exits import Exit, GraderFailed, UsageError
 from grader.cli.options import Json, Name, Server, StateDir
-from grader.cli.output import did_you_mean, plain, print_line, print_message, print_note, print_untrusted, stdout_console, text_table
+from grader.cli.output import did_you_mean, open_console, plain, print_line, print_message, print_note, print_untrusted, text_table
 from grader.cli.saved_files import STDOUT, artifact_file_name, save_artifacts, save_sources, write_text
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.devices import EMULATED
@@ -133,7 +133,7 @@ async def list_command(
     filtered = problem or competition or user or tag or verdicts
     empty = "no such submissions that you may see" if filtered else "no submissions yet; hand one in with: grader-cli submit FILE"
     message = grader_service_pb2.ListSubmissionsResponse(submissions=submissions)
-    print_message(message, [render_list(submissions, speedups, stdout_console().width)] if submissions else empty, json=json)
+    print_message(message, [render_list(submissions, speedups, open_console().width)] if submissions else empty, json=json)
     return Exit.DONE
 
 

@@ -17,7 +17,7 @@ from grader.api.resource_names import PROBLEMS, resource_id
 from grader.api.statuses import reason_of
 from grader.cli import sources
 from grader.cli.exits import UsageError
-from grader.cli.output import stdout_console
+from grader.cli.output import open_console
 from grader.cli.progress import PlainLines, ProgressDisplay
 from grader.cli.submit import build_submission, follow
 from grader.errors import GraderError, QueueFull, QueueShareUsed
@@ -182,7 +182,7 @@ class NotebookProgress(PlainLines):
     """Lines below the cell that runs. handle: IPython's, of an output that can be changed."""
 
     def __init__(self, handle: Any) -> None:
-        super().__init__(stdout_console())
+        super().__init__(open_console())
         self._handle, self._lines = handle, list[str]()
 
     def say(self, line: str) -> None:

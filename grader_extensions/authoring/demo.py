@@ -20,7 +20,7 @@ from grader import devices
 from grader.api.client import GraderClient
 from grader.cli import sources
 from grader.cli.exits import Exit, UsageError
-from grader.cli.output import plain, print_line, print_parts, stdout_console
+from grader.cli.output import open_console, plain, print_line, print_parts
 from grader.cli.progress import ProgressDisplay
 from grader.cli.session import EXAMPLES, ServerRequirement, Target, connect
 from grader.cli.submit import follow
@@ -76,7 +76,7 @@ async def demo(target: Target) -> Exit:
     print_line(f"{len(kernels)} kernels for {PROBLEM}, {len(wrong)} of them wrong, on {device}: about a minute on an idle machine")
     print_parts(await _isolation(target.sandbox))
     scratch = tempfile.TemporaryDirectory(prefix="grader-demo-") if target.state_dir is None else nullcontext(str(target.state_dir))
-    console = stdout_console()
+    console = open_console()
     status = console.status("starting a server")  # on a terminal only
     with scratch as state_dir, status:
         async with connect(replace(target, state_dir=Path(state_dir)), ServerRequirement.GRADE) as client:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from grader.artifacts import usage
 from grader.cli.exits import Exit
-from grader.cli.output import plain, stdout_console
+from grader.cli.output import open_console, plain
 from grader.config import Settings
 from grader.observability import log as log_setup
 from grader.views.sanitize import one_line
@@ -38,7 +38,7 @@ async def doctor(*, json: bool) -> Exit:
     if json:
         print(json_module.dumps({"ready": ready, "findings": [asdict(entry) for entry in findings]}, indent=2))
     else:
-        console = stdout_console()
+        console = open_console()
         console.print(_table(findings))
         verdict = "kernels can be graded here" if ready else "kernels can't be graded here yet; see what to do above"
         console.print(Text(f"\n{verdict}", style="green" if ready else "red"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.table import Table
 
 from grader.cli.exits import Exit, GraderFailed
-from grader.cli.output import plain, print_line, stdout_console
+from grader.cli.output import open_console, plain, print_line
 from grader.devices import EMULATED
 from grader.dispatch.gpus import Gpu
 from grader.errors import JudgeBroken, ProblemInvalid
@@ -79,8 +79,8 @@ async def check_problem(problem: Problem, gpu: Gpu | None, budget_s: float, box:
     except JudgeBroken as error:
         raise GraderFailed(f"{problem.problem_id!r} can't be checked: {error}") from None
     if not json:
-        stdout_console().print(plain(f"{problem.problem_id}: {one_line(problem.title)}", "bold"))
-        stdout_console().print(_findings(admission))
+        open_console().print(plain(f"{problem.problem_id}: {one_line(problem.title)}", "bold"))
+        open_console().print(_findings(admission))
         print_line(*_conclusion(admission))
         if admission.described is not None and not admission.described.obstacle:  # only the check could learn the declaration
             print_line(f"language cuda: define\n\n    {cuda_signature(with_arguments(problem.spec, admission.described))}\n")

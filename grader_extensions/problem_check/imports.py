@@ -17,7 +17,7 @@ from typing import Any
 from rich.table import Table
 
 from grader.cli.exits import Exit, GraderFailed, UsageError
-from grader.cli.output import plain, print_line, print_note, stdout_console
+from grader.cli.output import open_console, plain, print_line, print_note
 from grader.config import Settings, state_directory
 from grader.errors import JudgeBroken
 from grader.formats import expected_layouts, formats
@@ -123,7 +123,7 @@ def _print(imports: Sequence[Imported], path: Path, unchecked: str) -> None:
         problem_id = entry.problem.problem_id if entry.problem else "-"
         outcome = one_line(_outcome(entry, path), most_chars=1000)
         table.add_row(plain(one_line(_relative(entry.path, path))), plain(one_line(problem_id)), plain(outcome, style))
-    stdout_console().print(table)
+    open_console().print(table)
     counts = _counts(imports)
     duplicates = f", {counts['same']} found twice" if counts["same"] else ""
     print(f"{counts['imported']} imported, {counts['refused']} refused{duplicates}")

@@ -16,7 +16,7 @@ import typer
 
 from grader.cli import running
 from grader.cli.exits import Exit, GraderFailed, UsageError, exit_of_error
-from grader.cli.output import stdout_console
+from grader.cli.output import open_console
 from grader.cli.server_choice import GraderTyper
 from grader.errors import FieldViolation, InvalidSubmission, ServerUnreachable, SettingsInvalid
 
@@ -156,7 +156,7 @@ def test_a_closed_pipe_is_no_exit_of_the_consoles(monkeypatch: pytest.MonkeyPatc
     with os.fdopen(writer, "w") as closed:
         monkeypatch.setattr(sys, "stdout", closed)
         with pytest.raises(BrokenPipeError):
-            stdout_console().print("a line")
+            open_console().print("a line")
         monkeypatch.undo()
         os.dup2(1, writer)  # so that it can be closed
 
