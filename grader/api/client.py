@@ -53,7 +53,7 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
-_AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # a call that ends so may be made again: the server, or its ledger, restarts
+AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # a call that ends so may be made again: the server, or its ledger, restarts
 
 M = TypeVar("M", bound=Message)
 
@@ -293,7 +293,7 @@ class GraderClient:
                 answer = await method(request, timeout=deadline_s or self._deadline_s)
             except grpc.aio.AioRpcError as error:
                 failure = self._error(error)
-                away = error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(failure, _AWAY)
+                away = error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(failure, AWAY)
                 if not away or not await absence.wait(self._restart_s if self._answered else 0.0, began_s):
                     raise self._explained(failure) from None
             else:

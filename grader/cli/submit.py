@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from grader.api.client import GraderClient
+from grader.api.client import AWAY, GraderClient
 from grader.api.resource_names import COMPETITIONS, SUBMISSIONS, full_name, resource_id
 from grader.cli import extras, sources
 from grader.cli.exits import Exit, GraderFailed, UsageError
@@ -24,7 +24,7 @@ from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.saved_files import open_directory, save_artifacts
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import print_submission, whole_name
-from grader.errors import CallRefused, GraderError, LedgerBusy, ServerUnreachable, ShuttingDown
+from grader.errors import CallRefused, GraderError, ServerUnreachable
 from grader.isolations import AUTO
 from grader.v1 import report_pb2, submission_pb2
 from grader.views.formatting import verdict_name
@@ -33,7 +33,6 @@ from sandbox.protocol.modes import Mode
 
 _CANCEL_TIMEOUT_S = 10.0
 _SECONDS_LIMIT = 1e9
-AWAY = (ServerUnreachable, ShuttingDown, LedgerBusy)  # what a server raises that was waited for in vain
 
 
 def build_submission(files: sources.SubmittedFiles, order: submission_pb2.Submission) -> submission_pb2.Submission:

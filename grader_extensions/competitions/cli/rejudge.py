@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader import devices
-from grader.api.client import GraderClient
+from grader.api.client import AWAY, GraderClient
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, full_name, resource_id
 from grader.cli.exits import Exit, UsageError
 from grader.cli.options import Json, Server, StateDir, device_choice
@@ -24,7 +24,6 @@ from grader.cli.output import plain, print_message, print_note, text_table
 from grader.cli.progress import ProgressDisplay, progress
 from grader.cli.session import ServerRequirement, Target, connect
 from grader.cli.submissions import whole_name
-from grader.cli.submit import AWAY
 from grader.isolations import AUTO
 from grader.v1 import competition_pb2, grader_service_pb2, rejudge_pb2, report_pb2
 from grader.views import formatting
