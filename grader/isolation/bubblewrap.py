@@ -123,12 +123,10 @@ class BubblewrapIsolation(HostIsolation):
         return self._parents.hold(spec) if spec.fork_argv and self._root and separate else super()._parent(spec)
 
     async def adopt(self, memory_toolchain_dir: Path) -> None:
-        """Have boxes that start from now on, and what forks them, see the toolchain's copy there."""
         await super().adopt(memory_toolchain_dir)
         self._parents.retire()
 
     async def close(self) -> None:
-        """End what forks boxes, and take down what was set up; no box may be live."""
         await self._parents.close()
         await super().close()
 

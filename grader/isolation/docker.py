@@ -138,7 +138,6 @@ class DockerBox(SupervisedBox):
         self._removed = False
 
     async def start(self) -> None:
-        """Create the container and start its first process."""
         try:
             await self._engine.call(
                 lambda client: client.create_container_from_config(self._config, self._name)  # type: ignore[no-untyped-call]
@@ -242,7 +241,6 @@ class DockerIsolation:
         self._fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None)
 
     async def check(self) -> Availability:
-        """Start a trivial box."""
         try:
             version = await asyncio.wait_for(self._engine.call(lambda client: client.version()), CHECK_TIMEOUT_S)
         except (*ENGINE_FAULTS, TimeoutError) as error:
@@ -261,7 +259,6 @@ class DockerIsolation:
 
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
-        """Start a box; leaving kills it and removes its container."""
         root = await self._prepared()
         grant = gpu.NOTHING
         if spec.gpu is not None:
@@ -284,13 +281,11 @@ class DockerIsolation:
         return f"image {(await self._prepared()).image} {box_modules.variable()}"
 
     async def adopt(self, memory_toolchain_dir: Path) -> None:
-        """Have boxes that start from now on see the toolchain's copy there."""
         self._settings, self._root = replace(self._settings, memory_toolchain_dir=memory_toolchain_dir), None
         self._fingerprint = HostFingerprint(fixed=True)
         await self.fingerprint()
 
     async def sweep(self) -> int:
-        """Remove the containers of earlier servers with this state directory."""
         sweep_runtime(self._settings)
         containers = await self._engine.call(
             lambda client: client.containers(all=True, filters={"label": f"{launch.STATE_LABEL}={self._settings.state_id}"})

@@ -73,7 +73,6 @@ class HostBox(SupervisedBox):
         self._settled = False
 
     async def start(self) -> None:
-        """Start the launcher."""
         output, output_end = self._pipe()
         self._entered, entered_end = self._pipe()
         self._status, status_end = self._pipe()
@@ -268,7 +267,6 @@ class HostIsolation(ABC):
         return f"box root {self._settings.box_root} needs a container engine; use box root 'host'"
 
     async def check(self) -> Availability:
-        """Start a trivial box."""
         failure = self._refusal() or await probe.failure(self)
         if failure is not None:
             return Availability(usable=False, detail=failure)
@@ -280,7 +278,6 @@ class HostIsolation(ABC):
 
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
-        """Start a box; leaving kills every process of it."""
         driver = None if spec.gpu is None else await asyncio.to_thread(self._find_driver, spec.gpu.minor)
         async with AsyncExitStack() as holds:
             parent, stack = await holds.enter_async_context(self._parent(spec)), holds.enter_context(ExitStack())
@@ -304,7 +301,6 @@ class HostIsolation(ABC):
         return cgroup
 
     async def adopt(self, memory_toolchain_dir: Path) -> None:
-        """Have boxes that start from now on see the toolchain's copy there."""
         self._settings = replace(self._settings, memory_toolchain_dir=memory_toolchain_dir)
         self._fingerprint = HostFingerprint(fixed=True)
         await self.fingerprint()
@@ -314,7 +310,6 @@ class HostIsolation(ABC):
         return await self._fingerprint.current(fresh=fresh)
 
     async def sweep(self) -> int:
-        """End what earlier servers with this state directory left."""
         boxes = set(processes.strangers(self._settings).values())
         processes.end_all(lambda: set(processes.strangers(self._settings)))
         swept = max(len(boxes), self._cgroups.sweep())
@@ -322,5 +317,4 @@ class HostIsolation(ABC):
         return swept
 
     async def close(self) -> None:
-        """Take down what was set up; no box may be live."""
         self._cgroups.remove()

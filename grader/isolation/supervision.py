@@ -96,20 +96,16 @@ class SupervisedBox(ABC):
 
     @property
     def ended(self) -> bool:
-        """Return whether it has begun to end."""
         return self._cause is not None or self._exit.done()
 
     def begin(self, wall_s: float) -> None:
-        """Count its time from now on."""
         self._wall_s, self._begin_ns = wall_s, time.monotonic_ns()
         self._begun.set()
 
     async def wait(self) -> BoxExit:
-        """Return when it has ended."""
         return await asyncio.shield(self._exit)
 
     async def kill(self) -> BoxExit:
-        """End it now."""
         self.end(BoxCause.KILLED)
         return await self.wait()
 

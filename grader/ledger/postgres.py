@@ -184,11 +184,9 @@ class PostgresDatabase:
 
     @property
     def written(self) -> WriteTotals:
-        """Of the one thread that writes."""
         return self._writer.totals
 
     def now(self) -> datetime:
-        """The database's time."""
         return datetime.now(UTC) + self._ahead
 
     def _measured(self, ahead: timedelta) -> None:
@@ -253,7 +251,6 @@ class PostgresDatabase:
         return await self._insist(submitted, time.monotonic() + self._patience_s)
 
     async def write_rows(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run work next to others."""
         return await self._on(self._row_writers, self._engine, work)
 
     async def prove(self) -> None:
@@ -261,11 +258,9 @@ class PostgresDatabase:
         await self.write_rows(lambda connection: connection.exec_driver_sql("SELECT pg_logical_emit_message(true, 'grader', '')"))
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run work in a transaction that sees one state of the database."""
         return await self._on(self._readers, self._read_engine, work)
 
     async def read_once(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run work of one statement, which needs no transaction."""
         return await self._on(self._readers, self._statement_engine, work)
 
     async def _on(self, threads: ThreadPoolExecutor, on: sa.Engine, work: Callable[[sa.Connection], T]) -> T:

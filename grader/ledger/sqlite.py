@@ -117,7 +117,6 @@ class SqliteDatabase:
 
     @property
     def written(self) -> WriteTotals:
-        """Of the one thread that writes."""
         return self._writer.totals
 
     def now(self) -> datetime:
@@ -138,8 +137,6 @@ class SqliteDatabase:
         await self.write(lambda connection: connection.exec_driver_sql("PRAGMA user_version = 1"))
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run work in a transaction that sees one state of the database."""
-
         self._refuse_lost()
 
         def transact() -> T:

@@ -134,7 +134,6 @@ class Metrics(Observer):
         return ""
 
     def fact_found(self, lease: Lease, fact: wire.Fact) -> None:
-        """Count it, and see which stage it is in."""
         self._facts.inc()
         if isinstance(fact, wire.Progress):
             self._turn(lease, fact.stage)
@@ -143,7 +142,6 @@ class Metrics(Observer):
             self._artifacts.labels("cache" if fact.cached else "build").inc()
 
     def attempt_ended(self, lease: Lease, ended: Ended) -> None:
-        """Count how it ended, and what its stages took."""
         self._running.dec()
         self._turn(lease, WAITING)
         for stage, duration_s in self._timings.pop(attempt_key(lease)).spent.items():
@@ -164,22 +162,18 @@ class Metrics(Observer):
         self._attempts.labels(lease.submission.new.mode, end).inc()
 
     def leases_expired(self, count: int) -> None:
-        """Count them."""
         self._lost.labels("expired").inc(count)
 
     def box_started(self, purpose: str, duration_s: float, failed: bool) -> None:
-        """Count it."""
         if failed:
             self._no_boxes.labels(purpose).inc()
         else:
             self._boxes.labels(purpose).observe(duration_s)
 
     def call_began(self, method: str) -> None:
-        """Count it as open."""
         self._open.labels(method).inc()
 
     def call_ended(self, method: str, code: str, duration_s: float) -> None:
-        """Count it."""
         self._open.labels(method).dec()
         self._calls.labels(method, code).inc()
         self._call_times.labels(method).observe(duration_s)

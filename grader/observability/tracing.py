@@ -85,7 +85,6 @@ class Tracing(Observer):
         trace.root.end()
 
     def close(self) -> None:
-        """Send what is left."""
         self._provider.shutdown()
 
     def _turn(self, trace: _Trace, name: str) -> None:
