@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -82,15 +81,6 @@ def duration(duration_ns: float | None) -> Duration | None:
     return message
 
 
-def timestamp(time: datetime | None) -> Timestamp | None:
-    """Make a message of a moment; None stays None."""
-    if time is None:
-        return None
-    message = Timestamp()
-    message.FromDatetime(time)
-    return message
-
-
 def from_enum(kind: type[E], enum: EnumDescriptor, number: int) -> E:
     """Return the member that a value of the API's enum names. Raises ValueError where there is none."""
     name = enum.values_by_number[number].name if number in enum.values_by_number else ""
@@ -145,21 +135,15 @@ def _element(field: FieldDescriptor, path: str) -> Convert:
         prefix = _prefix(field.enum_type)
         return lambda member: f"{prefix}{member.name}"
     if field.message_type is not None:
-        if field.message_type.full_name == Timestamp.DESCRIPTOR.full_name:
-            return timestamp
-        if field.message_type.full_name == Duration.DESCRIPTOR.full_name:
-            return {"ns": duration, "_s": lambda seconds: duration(seconds * 1e9)}.get(path[-2:], _timedelta)
+        if field.message_type.full_name == Duration.DESCRIPTOR.full_name and path.endswith(("ns", "_s")):
+            return duration if path.endswith("ns") else lambda seconds: duration(seconds * 1e9)
+        if field.message_type.full_name in (Timestamp.DESCRIPTOR.full_name, Duration.DESCRIPTOR.full_name):
+            return lambda time: time  # protobuf converts datetime and timedelta
         kind = GetMessageClass(field.message_type)
         return lambda source: to_message(kind, source)
     if (collection := COLLECTIONS.get(path)) is not None:
         return lambda name: full_name(collection, name)
     return lambda value: value
-
-
-def _timedelta(length: timedelta) -> Duration:
-    message = Duration()
-    message.FromTimedelta(length)
-    return message
 
 
 def _prefix(enum: EnumDescriptor) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from grader.api.conversion import M, duration, timestamp, to_message
+from grader.api.conversion import M, duration, to_message
 from grader.api.resource_names import artifact_name
 from grader.api.statuses import failure_to_status
 from grader.model import (
@@ -124,7 +124,7 @@ def withheld(failure: Failure) -> Failure:
 def event_to_proto(event: Event, submission: Submission, redactor: Redactor) -> submission_pb2.SubmissionEvent:
     """Convert an event; submission is the one that it happened to, as it is now. Facts of no use to submitters stay an empty event."""
     message = submission_pb2.SubmissionEvent(
-        sequence=event.sequence, event_time=timestamp(redactor.event_time(event, submission)), attempt=event.attempt
+        sequence=event.sequence, event_time=redactor.event_time(event, submission), attempt=event.attempt
     )
     if event.state is None:
         with suppress(*NOT_SHOWABLE):  # a stream goes on after a fact that can't be converted
@@ -296,7 +296,7 @@ def artifact_to_proto(
         grader_service_pb2.Artifact,
         artifact,
         name=artifact_name(submission_id, artifact.name),
-        expire_time=None if retention is None else timestamp(artifact.create_time + retention),
+        expire_time=None if retention is None else artifact.create_time + retention,
         available=available,
     )
 
@@ -310,5 +310,5 @@ def position_to_proto(position: Position) -> submission_pb2.QueuePosition:
 def placed_event(position: Position, sequence: int, submission: Submission, now: datetime) -> submission_pb2.SubmissionEvent:
     """Make the event of a watcher that waits. It is not stored, so its sequence is that of the event before: there the watch resumes."""
     return submission_pb2.SubmissionEvent(
-        sequence=sequence, event_time=timestamp(now), attempt=submission.attempt_count, queue_position=position_to_proto(position)
+        sequence=sequence, event_time=now, attempt=submission.attempt_count, queue_position=position_to_proto(position)
     )
