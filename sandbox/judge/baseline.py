@@ -193,7 +193,7 @@ class Baseline:
             return BaselineRun(trusted=trusted, alone=alone)
         for workload in workloads:
             name = workload.workload_id
-            solo[name] = with_new_nulls(solo[name], trusted, WorkloadContext.of(task, workload))
+            solo[name] = with_new_nulls(solo[name], trusted, WorkloadContext(task, workload))
         return BaselineRun(trusted=trusted, alone=solo, reused=True)
 
     def _time_alone(
@@ -209,7 +209,7 @@ class Baseline:
                 return alone
             yield wire.Progress(stage=wire.Stage.BASELINE, workload_id=None if sweep_s is None else workload.workload_id)
             with redact_reference_errors(hidden=workload.hidden):
-                alone[workload.workload_id] = yield from time_alone(trusted, WorkloadContext.of(task, workload), variants)
+                alone[workload.workload_id] = yield from time_alone(trusted, WorkloadContext(task, workload), variants)
         if activity.quiet(os.cpu_count() or 1):
             self.kept.keep(task.spec, alone, self.device.conditions())
         return alone

@@ -63,7 +63,7 @@ def explain(trial: wire.Trial, result: Run, bench: WorkloadContext, earlier: Ten
         return trial
     # What is computed here is for people only: it may fail, and it may be too large.
     with suppress(ReferenceFailed, torch.OutOfMemoryError):
-        right = expected(bench.reference, result.inputs, bench.problem)
+        right = expected(bench.task.reference, result.inputs, bench.problem)
         elements: list[wire.WrongElement] = []
         for name, tensors in _outputs(result, right, bench):
             if len(elements) < MOST:
@@ -112,7 +112,7 @@ def _symptom(trial: wire.Trial, result: Run, right: Tensors, bench: WorkloadCont
             if all(_is_of(out, lower, length) and not _is_of(ref, lower, length) for _, out, ref, _ in off):
                 return of_sum if length > 1 else name
     begun_s = time.monotonic()
-    for name, answer in _answers(result.inputs, lambda tensors: expected(bench.reference, tensors, bench.problem)):
+    for name, answer in _answers(result.inputs, lambda tensors: expected(bench.task.reference, tensors, bench.problem)):
         if all(_rms(out - answer[index]) < NEARER * error for index, out, _, error in off):
             return name
         if time.monotonic() - begun_s > BUDGET_S:

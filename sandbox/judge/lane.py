@@ -152,8 +152,8 @@ def _verify_and_measure(
                     subject.tell(task.templates, job.load_s)
                 following: WorkloadContext | None = None
                 for workload, after in zip(part, (*part[1:], None), strict=True):
-                    bench = following or WorkloadContext.of(task, workload)
-                    following = WorkloadContext.of(task, after) if after else None
+                    bench = following or WorkloadContext(task, workload)
+                    following = WorkloadContext(task, after) if after else None
                     outcome = yield from _verify(job, subject, bench, following, libraries)
                     if outcome is not PASSED:
                         return outcome
@@ -204,7 +204,7 @@ def _profile(job: wire.Job, subject: RunnerLink, workload: wire.Workload, task: 
     if workload.hidden:
         raise RuntimeError("a hidden workload is never profiled")
     yield wire.Progress(stage=wire.Stage.PROFILING, workload_id=workload.workload_id)
-    bench = WorkloadContext.of(task, workload)
+    bench = WorkloadContext(task, workload)
     result = run(subject, bench, RunOptions())
     if is_ok(result.reply):
         subject.call(Call(operation=Operation.PROFILE), PROFILE_S + PROFILE_FACTOR * job.problem.trial_s)
@@ -267,7 +267,7 @@ def _measure(
         subject.device.ceilings(),
     )
     is_last = workload is measured_workloads(problem, job.mode)[-1]
-    bench, baseline_bench = (WorkloadContext.of(task, workload) for _ in range(2))
+    bench, baseline_bench = (WorkloadContext(task, workload) for _ in range(2))
     for fact in measure(parties, bench, baseline_bench, floor_ns):
         if clock.reused and isinstance(fact, wire.Measurement) and outdated(parties, fact):
             _observe(job, subject, task, restart=wire.RestartCause.OUTDATED)
@@ -283,7 +283,7 @@ def _observe(job: wire.Job, subject: RunnerLink, task: Task, restart: wire.Resta
     """Launch the public workload that is timed last once more, and return the share of its own kernels as its process reports it; None
     where that has no profiler. That may break a kernel that is right, so nothing is timed later, and the process has to be one after which
     another can be judged: RestartNeeded where this one can't go on, or where it was not to: for that cause, and with the share."""
-    bench = WorkloadContext.of(task, measured_workloads(job.problem, wire.Mode.BENCHMARK)[-1])  # no hidden one
+    bench = WorkloadContext(task, measured_workloads(job.problem, wire.Mode.BENCHMARK)[-1])  # no hidden one
     reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVED_S + job.problem.trial_s)).reply
     share = own_share(reply.message, subject.artifact) if is_ok(reply) else None
     if restart is None and (isinstance(reply, Silence) or reply.status not in (Status.OK, Status.RAISED)):

@@ -23,7 +23,7 @@ from sandbox.devices import Device
 from sandbox.devices.clock import RunCopies
 from sandbox.judge import inputs
 from sandbox.judge.inputs import shape_of
-from sandbox.judge.references import Compare, Draw, Reference, ReferenceFailed, Task, blamed
+from sandbox.judge.references import Reference, ReferenceFailed, Task, blamed
 from sandbox.judge.runner_link import RunnerLink, Silence, is_ok
 from sandbox.judge.tolerance import (
     Comparison,
@@ -61,22 +61,16 @@ class WorkloadContext:
     """A problem at a workload, as judge and runner see it; remembers the last placement and the last inputs, and the next ones where
     they were drawn ahead."""
 
-    problem: wire.ProblemSpec
+    task: Task
     workload: wire.Workload
-    reference: Reference
-    reference64: Reference | None = None
-    draw: Draw | None = None
-    compare: Compare | None = None
-    scratch: tuple[int, ...] = ()
     placement: Placement | None = None
     spent: list[torch.Tensor] | None = None
     ahead: tuple[str, list[torch.Tensor]] | None = None
 
-    @classmethod
-    def of(cls, task: Task, workload: wire.Workload) -> WorkloadContext:
-        """A task at one of its workloads."""
-        parts = {name: getattr(task, name) for name in ("reference", "reference64", "draw", "compare", "scratch")}
-        return cls(problem=task.spec, workload=workload, **parts)
+    @property
+    def problem(self) -> wire.ProblemSpec:
+        """The task's."""
+        return self.task.spec
 
     @property
     def tolerance(self) -> wire.Tolerance:
@@ -86,7 +80,7 @@ class WorkloadContext:
     def fresh_inputs(self, device: Device) -> tuple[str, list[torch.Tensor]]:
         """Inputs in private memory, after the new 128-bit key, in hex, that they are drawn from."""
         key = secrets.token_hex(16)
-        return key, inputs.of_workload(self.problem, self.workload, self.draw, key, device)
+        return key, inputs.of_workload(self.problem, self.workload, self.task.draw, key, device)
 
     def placed(self, how: RunOptions) -> tuple[object, ...]:
         """Return what a PLACE at the last placement was for: null runs for which it would be the same need no other."""
@@ -201,7 +195,7 @@ def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
     results = []
     for scene, outputs, bits, duration_ns in zip(scenes, snapshots, poison_bits, train.durations_ns, strict=True):
         result = Run(key=scene.key, reply=reply, duration_ns=duration_ns, inputs=scene.drawn, outputs=outputs)
-        results.append(scene.inspected(result, bits, bench.scratch) if how.inspect else result)
+        results.append(scene.inspected(result, bits, bench.task.scratch) if how.inspect else result)
     return results
 
 
@@ -287,7 +281,8 @@ def _scene(
 def scalars_are_late(bench: WorkloadContext) -> bool:
     """Return whether an input without a shape has another value in each run: it is published inside the clock, as the other inputs are. One
     that a problem declares as constant is known to everybody before."""
-    return any(not tensor.shape and (bench.draw is not None or tensor.distribution.kind != "constant") for tensor in bench.problem.inputs)
+    own_draw = bench.task.draw is not None
+    return any(not tensor.shape and (own_draw or tensor.distribution.kind != "constant") for tensor in bench.problem.inputs)
 
 
 def _scalars(bench: WorkloadContext, drawn: list[torch.Tensor]) -> tuple[float, ...]:
@@ -452,15 +447,15 @@ def _spoken(reply: Answer | Silence) -> tuple[wire.TrialOutcome, str] | None:
 
 def _compare_all(result: Run, bench: WorkloadContext) -> list[Comparison]:
     problem = bench.problem
-    references = expected(bench.reference, result.inputs, problem)
+    references = expected(bench.task.reference, result.inputs, problem)
     triples = zip(result.unwritten, result.outputs, references, strict=True)
     unwritten = [except_right_nan(mask, output, reference) for mask, output, reference in triples]
-    if bench.compare is not None:
-        return bench.compare(bench.workload, result.inputs, result.outputs, references, unwritten)
+    if bench.task.compare is not None:
+        return bench.task.compare(bench.workload, result.inputs, result.outputs, references, unwritten)
     wide: list[torch.Tensor | None] = [None] * len(references)  # in double precision, for the error budget
     is_rounded = any(is_narrow(reference.dtype) for reference in references)
     if is_rounded or (bench.tolerance.budget_factor is not None and any(reference.dtype.is_floating_point for reference in references)):
-        wide = list(expected(bench.reference64 or bench.reference, result.inputs, problem, dtype=torch.float64))
+        wide = list(expected(bench.task.reference64 or bench.task.reference, result.inputs, problem, dtype=torch.float64))
     for output, reference, tensor in zip(result.outputs, references, problem.outputs, strict=True):
         if not isinstance(reference, torch.Tensor) or reference.device != output.device:
             where = f"a tensor on {reference.device}" if isinstance(reference, torch.Tensor) else f"a {type(reference).__name__}"
@@ -475,6 +470,6 @@ def _compare_all(result: Run, bench: WorkloadContext) -> list[Comparison]:
         return compare(result.outputs[index], references[index], wide[index], unwritten[index], bench.tolerance, perturbed)
 
     def exactly(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        return expected(bench.reference64 or bench.reference, tensors, problem)
+        return expected(bench.task.reference64 or bench.task.reference, tensors, problem)
 
     return forgive_rounding_noise([comparison(index) for index in range(len(references))], result.inputs, references, exactly, comparison)

@@ -18,6 +18,7 @@ import pytest
 from sandbox.devices import clock as clock_module
 from sandbox.devices.clock import FUNCTIONS, NON_BLOCKING, NativeClock, RunCopies, TrainTime, WaitEnd
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.judge.references import Task
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.launch.loop import Bound, Loaded, serve
 from sandbox.protocol import wire
@@ -357,7 +358,7 @@ def test_each_run_of_a_train_has_a_place_and_inputs_of_its_own(runner: Ends, tru
 
     threading.Thread(target=serve, args=(theirs, 0, device, arena, {0: Loaded(bind=bind, uses_torch=False)}), daemon=True).start()
     subject = RunnerLink(device=device, arena=arena, gate=ours, link=link, loaded=FINE)
-    bench = WorkloadContext(problem=spec, workload=workload, reference=lambda inputs: [2 * inputs[0]])
+    bench = WorkloadContext(Task(spec=spec, reference=lambda inputs: [2 * inputs[0]]), workload)
     runs = run_train(subject, bench, RunOptions(count=3, limit_s=NEVER_S, inspect=not trusted))
     subject.call(Call(operation=Operation.EXIT), NEVER_S)
     assert len(runs) == len(set(places)) == 3

@@ -22,6 +22,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.explain import explain, first_wrong
+    from sandbox.judge.references import Task
     from sandbox.judge.tolerance import fill_with_poison, output_was_read, unwritten_mask
     from sandbox.judge.trial import Run, WorkloadContext, judge_run
 
@@ -54,7 +55,7 @@ def explained(
     unwritten = of_run.pop("unwritten", torch.zeros_like(output, dtype=torch.bool))
     reply = Answer(status=Status.OK, message=of_run.pop("message", ""))
     result = Run(key="k", reply=reply, duration_ns=1, inputs=tensors, outputs=[output], unwritten=[unwritten], **of_run)
-    bench = WorkloadContext(problem=replace(PROBLEM, tolerance=tolerance), workload=WORKLOAD, reference=reference or product)
+    bench = WorkloadContext(Task(spec=replace(PROBLEM, tolerance=tolerance), reference=reference or product), WORKLOAD)
     trial = judge_run(result, bench, wire.TrialPhase.VERIFY, 0)
     return explain(trial, result, bench, None if earlier is None else [earlier], takes_outputs=takes_outputs)
 
@@ -90,7 +91,7 @@ def test_a_sum_of_lower_precision_is_recognised_by_its_length(name: str, scale: 
     for column in rows.T:
         total = total + column.to(total.dtype)
     problem = replace(PROBLEM, inputs=(A,), outputs=(C,), tolerance=TOLERANCE)
-    bench = WorkloadContext(problem=problem, workload=WORKLOAD, reference=lambda tensors: [tensors[0].mean(1)])
+    bench = WorkloadContext(Task(spec=problem, reference=lambda tensors: [tensors[0].mean(1)]), WORKLOAD)
     for output, symptom in ((scale(total.float()), Symptom(f"{name}_sum")), (scale(rows[:, 1:].sum(1)), None)):
         reply, unwritten = Answer(status=Status.OK), [torch.zeros(40, dtype=torch.bool)]
         result = Run(key="k", reply=reply, duration_ns=1, inputs=[rows], outputs=[output], unwritten=unwritten)

@@ -16,6 +16,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge import tolerance
+    from sandbox.judge.references import Task
     from sandbox.judge.tolerance import FEW, Comparison, compare, fails_budget_only, perturb_inputs_one_ulp, spread
     from sandbox.judge.trial import Run, WorkloadContext, judge_run
 
@@ -66,7 +67,7 @@ def judged(bench: WorkloadContext, x: torch.Tensor, output: torch.Tensor) -> wir
 def rejected(kernel: Kernel) -> list[bool]:
     """For rows of normal numbers, whose mean is now and then all but zero."""
     random = torch.Generator().manual_seed(7)
-    bench = WorkloadContext(problem=MEAN, workload=MEAN.workloads[0], reference=lambda inputs: [mean(inputs[0])])
+    bench = WorkloadContext(Task(spec=MEAN, reference=lambda inputs: [mean(inputs[0])]), MEAN.workloads[0])
     rows = torch.randn(COUNT, 1500, generator=random)
     pairs = zip(rows.split(1), kernel(rows).split(1), strict=True)
     with torch.random.fork_rng():
@@ -145,7 +146,7 @@ def ragged(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
 def test_a_reference_that_takes_exact_inputs_only_excuses_nothing(reference: Callable[[list[torch.Tensor]], list[torch.Tensor]]) -> None:
     """The trial is judged without: no failure of the problem's, and no error of the judge."""
     x = torch.arange(1500.0).reshape(1, 1500)
-    bench = WorkloadContext(problem=MEAN, workload=MEAN.workloads[0], reference=reference)
+    bench = WorkloadContext(Task(spec=MEAN, reference=reference), MEAN.workloads[0])
     for output, passes in ((mean(x), True), (mean(x) * (1 + 5e-6), False)):
         assert judged(bench, x, output) is (wire.TrialOutcome.PASSED if passes else wire.TrialOutcome.MISMATCHED)
 

@@ -17,6 +17,7 @@ from sandbox.compilers import entry_signature
 from sandbox.devices import Arena
 from sandbox.devices.clock import RunCopies, TrainTime
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.judge.references import Task
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.launch.loop import Bound, LaunchRefused, Loaded, serve
 from sandbox.protocol import wire
@@ -105,7 +106,7 @@ def runner() -> Iterator[Runner]:
 
 
 def trial_of(runner: Runner, **how: object) -> wire.Trial:
-    bench = WorkloadContext(problem=PROBLEM, workload=WORKLOAD, reference=reference)
+    bench = WorkloadContext(Task(spec=PROBLEM, reference=reference), WORKLOAD)
     for _ in range(3):
         result = run(runner.link, bench, RunOptions(limit_s=60.0, **how))  # type: ignore[arg-type]
         trial = judge_run(result, bench, wire.TrialPhase.VERIFY, 0)
@@ -301,7 +302,7 @@ def test_integers_that_are_changed_in_place_are_launched_once(dtype: str, count:
     """They may be places, and a second launch on the first one's results then leaves the tensor: no do_bench, one launch to warm up."""
     problem = replace(IN_PLACE_ONLY, inputs=(replace(Y, dtype="int32"), replace(X, dtype=dtype)))
     assert problem.is_repeatable is (count > 1)
-    bench = WorkloadContext(problem=problem, workload=WORKLOAD, reference=reference)
+    bench = WorkloadContext(Task(spec=problem, reference=reference), WORKLOAD)
     benched = list[float]()
 
     class Trusted:

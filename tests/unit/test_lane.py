@@ -26,6 +26,7 @@ from grader.verdict.failure_reasons import trial_failed
 from sandbox.devices import Arena
 from sandbox.devices.clock import RunCopies, TrainTime
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.judge.references import Task
 from sandbox.judge.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
 from sandbox.launch.loop import Bound, LaunchRefused, Loaded, serve
 from sandbox.protocol import wire
@@ -337,7 +338,7 @@ def test_the_next_job_is_measured_after_one_that_was_given_up(tmp_path: Path, ba
 @contextlib.contextmanager
 def among_trusted(baseline: Baseline, alone: SoloTimings | None) -> Iterator[tuple[TimingSetup, WorkloadContext]]:
     """The trusted runner plays both parts."""
-    bench = WorkloadContext(problem=PROBLEM, workload=PROBLEM.workloads[0], reference=lambda inputs: [inputs[0] * 2 + inputs[1]])
+    bench = WorkloadContext(Task(spec=PROBLEM, reference=lambda inputs: [inputs[0] * 2 + inputs[1]]), PROBLEM.workloads[0])
     with baseline.serve(PROBLEM) as trusted:
         yield TimingSetup(subject=trusted, trusted=trusted, copies=True, alone=alone, budget_s=1.0), bench
 

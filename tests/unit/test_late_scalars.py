@@ -11,6 +11,7 @@ import pytest
 
 from sandbox.devices import Arena
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.judge.references import Task
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.launch.loop import Bound, Loaded, serve
 from sandbox.protocol import wire
@@ -69,7 +70,7 @@ def runner() -> Iterator[Runner]:
 
 def bench_of(scalar: wire.TensorSpec) -> WorkloadContext:
     spec = problem(scalar)
-    return WorkloadContext(problem=spec, workload=spec.workloads[0], reference=lambda inputs: [inputs[0] * inputs[1]])
+    return WorkloadContext(Task(spec=spec, reference=lambda inputs: [inputs[0] * inputs[1]]), spec.workloads[0])
 
 
 @pytest.mark.parametrize("how", [{}, {"poison_allocations": True, "stir": True}, {"warm_count": 3}])
@@ -104,5 +105,5 @@ def test_a_formats_own_draw_may_vary_whatever_the_problem_declares() -> None:
     """Only a constant that the judge draws itself is known to be one."""
     bench = bench_of(FACTOR)
     assert not scalars_are_late(bench)
-    bench.draw = lambda *_: []  # type: ignore[assignment]
-    assert scalars_are_late(bench)
+    own_draw = replace(bench.task, draw=lambda *_: [])
+    assert scalars_are_late(WorkloadContext(own_draw, bench.workload))

@@ -9,6 +9,7 @@ import pytest
 
 from sandbox.devices.clock import RunCopies, TrainTime
 from sandbox.devices.emulated import EmulatedDevice
+from sandbox.judge.references import Task
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, Answer, Call, Operation
 from tests import fakes
@@ -76,7 +77,7 @@ def test_a_placement_roams_where_the_arena_has_room() -> None:
 def test_many_placements_in_a_row_fit_wherever_the_last_one_was(count: int) -> None:
     """A placement that is used again begins where the train behind it ends inside the arena; without room at the front, as on a device
     where untouched memory costs time."""
-    bench = WorkloadContext(problem=SPEC, workload=SPEC.workloads[0], reference=lambda *_: [])
+    bench = WorkloadContext(Task(spec=SPEC, reference=lambda *_: []), SPEC.workloads[0])
     room = 4 * placement_bytes(SPEC, SPEC.workloads[0])
     for _ in range(200):
         bench.next_placement(room, 1)
@@ -108,7 +109,7 @@ class FakeRunner:
 def test_a_null_run_where_the_last_run_was_makes_no_place() -> None:
     """A null run for other runs, bound otherwise, or for another workload makes one, and so does each run whose inputs a kernel reads."""
     runner = FakeRunner()
-    first, second = (WorkloadContext(problem=SPEC, workload=workload, reference=lambda *_: []) for workload in SPEC.workloads)
+    first, second = (WorkloadContext(Task(spec=SPEC, reference=lambda *_: []), workload) for workload in SPEC.workloads)
     null = RunOptions(operation=Operation.NULL, inspect=False)
     for bench, how, placed in (
         (first, RunOptions(), True),
@@ -133,7 +134,7 @@ def test_a_train_is_as_long_as_its_places_allow() -> None:
     size_bytes = placement_bytes(spec, spec.workloads[0])
 
     def longest(arena_bytes: int, spec: wire.ProblemSpec = spec, clock: wire.Clock = wire.Clock.DEVICE_EVENTS) -> int:
-        bench = WorkloadContext(problem=spec, workload=spec.workloads[0], reference=lambda *_: [])
+        bench = WorkloadContext(Task(spec=spec, reference=lambda *_: []), spec.workloads[0])
         return longest_train(FakeRunner(clock, arena_bytes), bench)  # type: ignore[arg-type]
 
     assert longest(100 * size_bytes) == TRAIN_LIMIT

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from sandbox.judge.references import Task
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE
 from tests import fakes
@@ -185,7 +186,7 @@ def verified(output: torch.Tensor, bits: int, reference: torch.Tensor) -> wire.T
     workload = wire.Workload(workload_id="w", axes={})
     problem = replace(fakes.problem().spec, inputs=(), outputs=(tensor,), workloads=(workload,), tolerance=LOOSE)
     result = Run(key="", reply=FINE, duration_ns=0, inputs=[], outputs=[output], unwritten=[unwritten_mask(output, bits)])
-    bench = WorkloadContext(problem=problem, workload=workload, reference=lambda _: [reference])
+    bench = WorkloadContext(Task(spec=problem, reference=lambda _: [reference]), workload)
     return judge_run(result, bench, wire.TrialPhase.VERIFY, 0)
 
 

@@ -59,13 +59,8 @@ class AdmissionCase:
 
     def accepts(self, outputs: Tensors) -> bool:
         """Return whether the problem's own rule takes these for right, every element written."""
-        bench = WorkloadContext(
-            problem=self.task.spec,
-            workload=self.workload,
-            reference=lambda _: self.right,
-            reference64=None if self.exact is None else self._exactly,
-            compare=self.task.compare,
-        )
+        reference64 = None if self.exact is None else self._exactly
+        bench = WorkloadContext(dataclasses.replace(self.task, reference=lambda _: self.right, reference64=reference64), self.workload)
         own_rule = self.task.compare is not None  # a format's own code may change what it is given
         result = Run(
             key=self.key,
