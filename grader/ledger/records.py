@@ -97,7 +97,7 @@ def submission(row: sa.Row[Any]) -> Submission:
 
 def read(kind: type[T], values: Mapping[Any, Any], **computed: Any) -> T:
     """Make a dataclass of a row, whose columns are called as its fields. computed: what no column holds as it is."""
-    names = (name for name in wire.field_names(kind) if name not in computed and name in values)
+    names = (name for name in wire.field_names(kind) if name not in computed and name in values)  # type: ignore[arg-type]
     return kind(**{name: values[name] for name in names}, **computed)
 
 

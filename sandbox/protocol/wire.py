@@ -984,18 +984,13 @@ def encode(message: object) -> bytes:
 
 def parts(data: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, not copied: what `json.dumps` asks for what it does not know, many times as quick as asdict."""
-    return {name: getattr(data, name) for name in field_names(type(data))}
+    return {name: getattr(data, name) for name in field_names(type(data))}  # type: ignore[arg-type]
 
 
+@cache
 def field_names(kind: type[Any]) -> tuple[str, ...]:
     """Return the names of the fields of a dataclass."""
-    names = _FIELD_NAMES.get(kind)
-    if names is None:
-        names = _FIELD_NAMES[kind] = tuple(attribute.name for attribute in dataclasses.fields(kind))
-    return names
-
-
-_FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
+    return tuple(attribute.name for attribute in dataclasses.fields(kind))
 
 
 def decode(line: bytes) -> Any:
