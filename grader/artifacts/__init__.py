@@ -150,7 +150,7 @@ def artifact_key(job: wire.BuildJob, sources: Iterable[tuple[str, bytes]], setti
 
     Every piece goes in after its length, and every list after its own, so that no byte can move from one piece to its neighbour.
     """
-    fixed = (KEY_VERSION, json.dumps(wire.as_json(job), sort_keys=True).encode())
+    fixed = (KEY_VERSION, json.dumps(json.loads(wire.encode(job)), sort_keys=True).encode())
     files = [piece for path, content in sources for piece in (path.encode(), content)]
     digest = hashlib.sha256()
     for pieces in (fixed, [setting.encode() for setting in settings], files):
@@ -163,7 +163,7 @@ def artifact_key(job: wire.BuildJob, sources: Iterable[tuple[str, bytes]], setti
 
 def sealed(key: str, result: BuildResult, secret: bytes) -> bytes:
     """An entry's bytes. The seal covers the header, and the header the artifact by its digest, or by having none that there is none."""
-    header = json.dumps({"key": key, "build": wire.as_json(result.build)}).encode()
+    header = json.dumps({"key": key, "build": json.loads(wire.encode(result.build))}).encode()
     head = MAGIC + _length(header) + header
     return hmac.digest(secret, head, "sha256") + head + (result.artifact or b"")
 
@@ -183,7 +183,7 @@ def unsealed(content: bytes, key: str, secret: bytes) -> BuildResult:
     if header["key"] != key:
         raise NotSealed("it belongs to another key")
     try:
-        build = wire.from_json(header["build"])
+        build = wire.decode(json.dumps(header["build"]).encode())
         # A build without a digest made nothing; an empty artifact has a digest.
         contents = None if build.artifact_digest is None and not artifact else artifact
         result = BuildResult(build=build, artifact=contents, cacheable=True)

@@ -1011,16 +1011,6 @@ def decode(line: bytes) -> Any:
         raise WireError("nested too deep") from None
 
 
-def as_json(message: object) -> dict[str, Any]:
-    """The message as plain data with its type, for the ledger."""
-    return typing.cast(dict[str, Any], json.loads(encode(message)))
-
-
-def from_json(data: dict[str, Any]) -> Any:
-    """The reverse of `as_json`."""
-    return decode(json.dumps(data).encode())
-
-
 def _build(cls: type[Any], data: dict[str, Any]) -> Any:
     hints = field_types(cls)  # type: ignore[arg-type]
     unknown = set(data) - set(hints) - RETIRED.get(cls, frozenset())

@@ -34,7 +34,7 @@ DEEP = wire.AdmissionJob(
 
 def nested_distributions(depth: int) -> dict[str, Any]:
     """An AdmissionJob with parts in parts."""
-    data = wire.as_json(DEEP)
+    data: dict[str, Any] = json.loads(wire.encode(DEEP))
     data["problem"]["inputs"][0]["distribution"] = values.nested(depth, "parts", {})
     holder = data["problem"]["inputs"][0]["distribution"]
     for _ in range(depth - 1):  # a part is in a list
@@ -46,7 +46,7 @@ def nested_distributions(depth: int) -> dict[str, Any]:
 
 def lines() -> st.SearchStrategy[bytes]:
     """Lines that are messages, were messages, or never were."""
-    whole = st.sampled_from(values.WIRE_CLASSES).flatmap(values.wire_messages).map(wire.as_json)
+    whole = st.sampled_from(values.WIRE_CLASSES).flatmap(values.wire_messages).map(wire.encode).map(json.loads)
     changed = whole.flatmap(values.mutated).map(lambda data: json.dumps(data).encode())
     doubled = whole.map(lambda data: json.dumps(data)[:-1].encode() + b',"type":"Job","type":"Finished","job_id":1}')
     cut = whole.flatmap(lambda data: values.garbled(json.dumps(data))).map(lambda text: text.encode("utf-8", "surrogatepass"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import pytest_asyncio
 
@@ -54,7 +56,7 @@ async def test_the_story_has_its_verdicts_on_a_gpu(
     section.table(*VERDICT_COLUMNS).add(name, graded.verdict, expected, _unwritten(graded), f"{graded.seconds:.1f}", graded.report.summary)
     for measured in graded.report.measurements:
         section.table(*TIME_COLUMNS).add(*_times(name, measured, graded))
-    section.raw[name] = [wire.as_json(fact) for fact in graded.facts]
+    section.raw[name] = [json.loads(wire.encode(fact)) for fact in graded.facts]
     assert graded.is_one_of((expected,)), graded.explanation
     if graded.report.verdict is Verdict.ACCEPTED:
         show_flow_only(grading.device)

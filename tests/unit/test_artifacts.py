@@ -138,7 +138,7 @@ def entry_of(build: dict[str, object], artifact: bytes, secret: bytes) -> bytes:
 )
 def test_no_sealed_entry_says_two_things(store: ArtifactStore, change: dict[str, object], artifact: bytes) -> None:
     """An artifact is there where the build made one, and nowhere else; what a limit ended is in no entry. The control changes nothing."""
-    secret, build = (store.directory / "secret").read_bytes(), dict(wire.as_json(build_result().build))
+    secret, build = (store.directory / "secret").read_bytes(), json.loads(wire.encode(build_result().build))
     for changes, content, believed in (({}, b"artifact", True), (change, artifact, False)):
         entry(store).write_bytes(entry_of({**build, **changes}, content, secret))
         assert (cached_result(store) is not None) is believed

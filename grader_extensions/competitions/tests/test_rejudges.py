@@ -1,7 +1,6 @@
 """Promises of the ledger about rejudges, whatever database is under it."""
 
 import asyncio
-import json
 import secrets
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -106,7 +105,7 @@ async def test_facts_of_an_attempt_that_was_lost_are_not_taken(ledger):
     await ledger.settle(lease, fakes.report())
     await create(ledger)
     (item,) = await ask(ledger, rejudges.undecided, 10)
-    assert [wire.from_json(json.loads(line)) for line in item.lines] == [fakes.measurement()]
+    assert [wire.decode(line.encode()) for line in item.lines] == [fakes.measurement()]
 
 
 async def test_only_what_was_graded_is_chosen(ledger):
@@ -214,7 +213,7 @@ async def test_a_run_is_graded_like_any_other_and_decides(ledger):
     assert (await ledger.get(submission.submission_id)).report == WRONG and await whole(ledger)
     await create(ledger)
     (item,) = await ask(ledger, rejudges.undecided, 10)
-    assert [wire.from_json(json.loads(line)) for line in item.lines] == [fakes.trial()]  # of the run: it counts
+    assert [wire.decode(line.encode()) for line in item.lines] == [fakes.trial()]  # of the run: it counts
 
 
 async def test_a_run_is_nobodys_submission(ledger):
