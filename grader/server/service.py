@@ -110,7 +110,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             setattr(self, method, partial(_answer, call))
 
     async def Submit(self, request: api.SubmitRequest, context: Context) -> submission_pb2.Submission:
-        """Check and keep a submission; it is on disk before this answers."""
         return await self._placed(await self.take(request))
 
     async def take(self, request: api.SubmitRequest) -> Submission:
@@ -121,7 +120,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return submission
 
     async def BatchSubmit(self, request: api.BatchSubmitRequest, context: Context) -> api.BatchSubmitResponse:
-        """Check and keep many, each by itself."""
         worker = self._taking()
         if not request.requests:
             raise InvalidRequest([FieldViolation("requests", "there are none; send at least one")])
@@ -132,7 +130,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return api.BatchSubmitResponse(results=[await self._result(result) for result in results])
 
     async def GetSubmission(self, request: api.GetSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Return a submission."""
         submission = await self.ledger.get(parse(SUBMISSIONS, request.name))
         access.check_seen(interceptors.current_caller(), submission, self.policy.readable(self.ledger.now()))
         full = request.view == report_pb2.REPORT_VIEW_FULL
@@ -141,7 +138,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return await self._placed(submission, full=full, patience_s=PATIENCE_S)
 
     async def ListSubmissions(self, request: api.ListSubmissionsRequest, context: Context) -> api.ListSubmissionsResponse:
-        """Return a page of submissions, newest first."""
         size = page_size(request.page_size)
         problem_id = parse(PROBLEMS, request.problem, "problem") if request.problem else ""
         states = tuple(_members(SubmissionState, submission_pb2.SubmissionState.DESCRIPTOR, "states", request.states))
@@ -163,7 +159,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         )
 
     async def CancelSubmission(self, request: api.CancelSubmissionRequest, context: Context) -> submission_pb2.Submission:
-        """Cancel what waits at once; what runs is stopped soon after."""
         worker = self.writable()
         submission = await self.ledger.get(parse(SUBMISSIONS, request.name))
         access.check_owned(interceptors.current_caller(), submission)
@@ -172,7 +167,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return await self.shown(submission)
 
     async def WatchSubmission(self, request: api.WatchSubmissionRequest, context: Context) -> AsyncIterator[submission_pb2.SubmissionEvent]:
-        """Replay, follow, and end with the final state, or with what is found after it."""
         submission_id, after = parse(SUBMISSIONS, request.name), request.after_sequence
         if after < 0:
             raise InvalidRequest([FieldViolation("after_sequence", f"{after} is negative; send the last sequence seen, or 0")])
@@ -181,13 +175,11 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
                 yield event
 
     async def WatchSubmissions(self, request: api.WatchSubmissionsRequest, context: Context) -> AsyncIterator[api.SubmissionUpdate]:
-        """Stream states of many submissions."""
         async with aclosing(self._updates.stream(request, interceptors.current_caller())) as updates:
             async for update in updates:
                 yield update
 
     async def ListArtifacts(self, request: api.ListArtifactsRequest, context: Context) -> api.ListArtifactsResponse:
-        """List the files of a submission."""
         submission_id, owned = parse(SUBMISSIONS, request.parent, "parent"), self.artifacts
         artifacts = await owned.list_for(interceptors.current_caller(), submission_id)
         shown = (
@@ -197,7 +189,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         return api.ListArtifactsResponse(artifacts=shown)
 
     async def DownloadArtifact(self, request: api.DownloadArtifactRequest, context: Context) -> AsyncIterator[api.DownloadArtifactResponse]:
-        """Stream a file of a submission."""
         submission_id, name = parse_artifact(request.name)
         artifact, content = await self.artifacts.read(interceptors.current_caller(), submission_id, name)
         pieces = chunks(content)
@@ -206,11 +197,9 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
             yield api.DownloadArtifactResponse(data=piece)
 
     async def GetProblem(self, request: api.GetProblemRequest, context: Context) -> problem_pb2.Problem:
-        """Return a problem."""
         return messages.problem_to_proto(self.problems.get(parse(PROBLEMS, request.name)))
 
     async def ListProblems(self, request: api.ListProblemsRequest, context: Context) -> api.ListProblemsResponse:
-        """Return a page of problems, by name."""
         size = page_size(request.page_size)
         after = page_position(request.page_token, str, "problems") or ""
         problems = [problem for problem in self.problems.all() if problem.problem_id > after]
@@ -221,7 +210,6 @@ class GraderServicer(grader_service_pb2_grpc.GraderServiceServicer):
         )
 
     async def GetCaller(self, request: api.GetCallerRequest, context: Context) -> api.Caller:
-        """Return the user and scopes of the key."""
         caller = interceptors.current_caller()
         quotas = [*self._gate.quotas, *self._gate.policy.quotas(self.ledger.now())] if request.with_quotas else []
         return messages.caller_to_proto(caller, await self.ledger.quota_uses(caller.user, quotas) if quotas else ())
