@@ -56,7 +56,7 @@ class BoxCgroup:
 
     def pids(self) -> set[int]:
         """Return the processes inside."""
-        return {int(line) for directory in self.directories for line in _text(directory / "cgroup.procs").split()}
+        return {int(line) for directory in self.directories for line in read_text(directory / "cgroup.procs").split()}
 
     def kill(self) -> None:
         """Kill everything inside and wait until nothing is.  No new forks first, or a fork loop would outrun us."""
@@ -90,7 +90,7 @@ def read_counters(directories: tuple[Path, ...]) -> Counters:
     counters = Counters()
     for directory in directories:
         events = {**_pairs(directory / "memory.oom_control"), **_pairs(directory / "memory.events")}
-        peaks = [_text(directory / name).strip() for name in ("memory.peak", "memory.max_usage_in_bytes")]
+        peaks = [read_text(directory / name).strip() for name in ("memory.peak", "memory.max_usage_in_bytes")]
         here = Counters(
             peak_memory_bytes=next((int(peak) for peak in peaks if peak.isdigit()), None),
             oom_kills=events.get("oom_kill", 0),
@@ -103,7 +103,7 @@ def read_counters(directories: tuple[Path, ...]) -> Counters:
 def directories_of(pid: int) -> tuple[Path, ...]:
     """Return the memory and pids cgroups of a process, wherever they are mounted."""
     directories = []
-    for line in _text(Path(f"/proc/{pid}/cgroup")).splitlines():
+    for line in read_text(Path(f"/proc/{pid}/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             directories += [root / path.lstrip("/") for root in (ROOT, ROOT / "unified")]
@@ -158,7 +158,7 @@ def _parents(name: str) -> Iterator[Path]:
     if (ROOT / "cgroup.controllers").exists():
         bases = [ROOT]  # root's is the top, so that a later server finds it
         if os.geteuid() != 0:  # a user's is the nearest cgroup above this process that is delegated
-            group = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), "/")
+            group = next((line[3:] for line in read_text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), "/")
             above = [ROOT / group.lstrip("/"), *(ROOT / group.lstrip("/")).parents]
             bases = [base for base in above if base.is_relative_to(ROOT) and os.access(base / "cgroup.procs", os.W_OK)]
         for base in bases:
@@ -175,7 +175,7 @@ def _delegates(directory: Path) -> bool:
     enabled = directory / "cgroup.subtree_control"
     with contextlib.suppress(OSError):
         enabled.write_text(" ".join(f"+{controller}" for controller in CONTROLLERS))
-    return set(CONTROLLERS) <= set(_text(enabled).split())
+    return set(CONTROLLERS) <= set(read_text(enabled).split())
 
 
 def _make_directory(directory: Path) -> bool:
@@ -189,11 +189,12 @@ def _make_directory(directory: Path) -> bool:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    lines = (line.split() for line in _text(path).splitlines())
+    lines = (line.split() for line in read_text(path).splitlines())
     return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """A file's text; "" where it can't be read."""
     try:
         return path.read_text()
     except OSError:

@@ -16,6 +16,7 @@ from grader.cli.report import render
 from grader.errors import GraderError, InvalidSubmission
 from grader.v1 import report_pb2, submission_pb2
 from grader.views import formatting
+from grader.views.figures import seconds_of
 from sandbox.protocol.entry_points import EntryPointInvalid
 
 MARK = "python-caller"  # annotation of what a process has its own server grade
@@ -100,8 +101,8 @@ class Result:
     def times(self) -> Mapping[str, Mapping[str, float]]:
         """Certified medians in seconds, by workload: of "kernel", and of each baseline. Empty where nothing was timed."""
         return {
-            measurement.workload_id: {"kernel": _median_s(measurement.certified)}
-            | {name: _median_s(samples) for name, samples in measurement.baselines.items()}
+            measurement.workload_id: {"kernel": seconds_of(measurement.certified.median_duration)}
+            | {name: seconds_of(samples.median_duration) for name, samples in measurement.baselines.items()}
             for measurement in self.report.measurements
         }
 
@@ -142,7 +143,3 @@ class Result:
         for part in render(self.submission):
             console.print(part, soft_wrap=isinstance(part, Text))
         return console.export_html(inline_styles=True, code_format=_HTML)
-
-
-def _median_s(samples: report_pb2.Samples) -> float:
-    return samples.median_duration.ToNanoseconds() / 1e9

@@ -23,6 +23,7 @@ from grader.dispatch.host_breaker import HostBreaker, grade_own
 from grader.dispatch.lanes import JudgeMaker, JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import HostBroken, SettingsInvalid
+from grader.isolation.cgroups import read_text
 from grader.isolation.directories import leave_runtime
 from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable
 from grader.isolation.processes import read_host_memory
@@ -229,28 +230,21 @@ def build_resources(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cg
     """The cores, and the bytes of memory, that this process may use, by its affinity and the limits of its cgroup and those above it."""
     cores, memory_bytes = float(len(os.sched_getaffinity(0))), read_host_memory(proc).total_bytes
     for directory in _cgroup_directories(proc, cgroups):
-        quota, _, period = _text(directory / "cpu.max").partition(" ")  # v2: "150000 100000", or "max 100000"
-        quota = quota or _text(directory / "cpu.cfs_quota_us")  # v1: -1 for none
-        period = period or _text(directory / "cpu.cfs_period_us")
+        quota, _, period = read_text(directory / "cpu.max").strip().partition(" ")  # v2: "150000 100000", or "max 100000"
+        quota = quota or read_text(directory / "cpu.cfs_quota_us").strip()  # v1: -1 for none
+        period = period or read_text(directory / "cpu.cfs_period_us").strip()
         if quota.isdigit() and period.isdigit() and int(period):
             cores = min(cores, int(quota) / int(period))
         for name in ("memory.max", "memory.limit_in_bytes"):
-            if (limit := _text(directory / name)).isdigit():
+            if (limit := read_text(directory / name).strip()).isdigit():
                 memory_bytes = min(memory_bytes, int(limit))
     return max(1, int(cores)), memory_bytes
 
 
 def _cgroup_directories(proc: Path, cgroups: Path) -> Iterator[Path]:
     """The process's cgroups and all above them, v1 and v2. In a container the paths may be those of the host; then only the top exists."""
-    for line in _text(proc / "self" / "cgroup").splitlines():
+    for line in read_text(proc / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         top = cgroups / controllers if controllers else cgroups
         directory = top / path.lstrip("/")
         yield from (ancestor for ancestor in (directory, *directory.parents) if ancestor.is_relative_to(top) and ".." not in ancestor.parts)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
