@@ -173,7 +173,7 @@ def _disclosed(kind: type[M], fact: object, exposure: Exposure = Exposure.PUBLIC
 
 def report_to_proto(report: Report, redactor: Redactor, *, full: bool = False, queued: timedelta | None = None) -> report_pb2.Report:
     """Convert a report as submitters see it; single samples only in full. queued: how long its submission waited, where that is known."""
-    exposure = redactor.report_exposure
+    exposure = Exposure.SECRET if redactor.secret else Exposure.PUBLIC  # a competition has public runs outside of it for prints
     return _disclosed(
         report_pb2.Report,
         report,

@@ -149,11 +149,6 @@ class Redactor:
             return Exposure.SECRET
         return Exposure.HIDDEN if fact.hidden else Exposure.PUBLIC
 
-    @property
-    def report_exposure(self) -> Exposure:
-        """Which column applies to the report as a whole. A competition has public runs outside of it for prints."""
-        return Exposure.SECRET if self.secret else Exposure.PUBLIC
-
     def event_time(self, event: Event, submission: Submission) -> datetime:
         """When it happened; rounded where it is secret, for two such times would say how long a secret workload took."""
         exposure = Exposure.SECRET if self.keeps_secret(event) else Exposure.PUBLIC
