@@ -34,7 +34,7 @@ REJUDGE_STATE_APPLIED: RejudgeState
 REJUDGE_STATE_DISCARDED: RejudgeState
 
 class Rejudge(_message.Message):
-    __slots__ = ("name", "cause", "problem", "competition", "submissions", "method", "top_count", "device_kind", "fresh_sizes", "sizes_of", "state", "submission_count", "refolded_count", "rerun_count", "pending_count", "failed_count", "changes", "pending_runs", "user", "create_time", "end_time")
+    __slots__ = ("name", "cause", "problem", "competition", "submissions", "method", "top_count", "device_kind", "fresh_sizes", "sizes_of", "state", "submission_count", "refolded_count", "rerun_count", "pending_count", "failed_count", "changes", "change_count", "pending_runs", "user", "create_time", "end_time")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class Rejudge(_message.Message):
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     FAILED_COUNT_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
     PENDING_RUNS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -73,11 +74,12 @@ class Rejudge(_message.Message):
     pending_count: int
     failed_count: int
     changes: _containers.RepeatedCompositeFieldContainer[RejudgeChange]
+    change_count: int
     pending_runs: _containers.RepeatedScalarFieldContainer[str]
     user: str
     create_time: _timestamp_pb2.Timestamp
     end_time: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., cause: _Optional[str] = ..., problem: _Optional[str] = ..., competition: _Optional[str] = ..., submissions: _Optional[_Iterable[str]] = ..., method: _Optional[_Union[RejudgeMethod, str]] = ..., top_count: _Optional[int] = ..., device_kind: _Optional[str] = ..., fresh_sizes: _Optional[bool] = ..., sizes_of: _Optional[str] = ..., state: _Optional[_Union[RejudgeState, str]] = ..., submission_count: _Optional[int] = ..., refolded_count: _Optional[int] = ..., rerun_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., failed_count: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[RejudgeChange, _Mapping]]] = ..., pending_runs: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., cause: _Optional[str] = ..., problem: _Optional[str] = ..., competition: _Optional[str] = ..., submissions: _Optional[_Iterable[str]] = ..., method: _Optional[_Union[RejudgeMethod, str]] = ..., top_count: _Optional[int] = ..., device_kind: _Optional[str] = ..., fresh_sizes: _Optional[bool] = ..., sizes_of: _Optional[str] = ..., state: _Optional[_Union[RejudgeState, str]] = ..., submission_count: _Optional[int] = ..., refolded_count: _Optional[int] = ..., rerun_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., failed_count: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[RejudgeChange, _Mapping]]] = ..., change_count: _Optional[int] = ..., pending_runs: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class RejudgeChange(_message.Message):
     __slots__ = ("submission", "user", "before", "after", "rank_before", "rank_after")

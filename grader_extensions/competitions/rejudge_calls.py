@@ -312,7 +312,8 @@ def _rejudge_to_proto(rejudge: Rejudge, changes: Sequence[Change] = (), runs: Se
         rejudge_pb2.Rejudge,
         rejudge,
         rejudge.order,
-        changes=[to_message(rejudge_pb2.RejudgeChange, change) for change in changes],
+        changes=[to_message(rejudge_pb2.RejudgeChange, change) for change in rejudges.shown(changes)],
+        change_count=len(changes),
         pending_runs=[full_name(SUBMISSIONS, run_id) for run_id in runs],
     )
     if rejudge.state is not RejudgeState.APPLIED:

@@ -324,9 +324,8 @@ def pending_runs(connection: sa.Connection, rejudge_id: str, limit: int) -> Sequ
     return connection.scalars(query.where(mine, _RUN.c.state.not_in(GAVE_UP)).order_by(_RUN.c.number).limit(limit)).all()
 
 
-def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition], limit: int = CHANGES_LIMIT) -> list[Change]:
-    """Return a change for each submission that this rejudge judges or ranks otherwise, in the order of submission; of more than a message
-    holds those with the best new ranks."""
+def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[Competition]) -> list[Change]:
+    """Return a change for each submission that this rejudge judges or ranks otherwise, in the order of submission."""
     listed = _listed(connection, rejudge_id)
     without, with_it = _ranks(connection, rejudge_id, competitions, listed)
     ranked_ids = sorted({*without, *with_it} - {row.submission_id for row in listed})
@@ -346,6 +345,11 @@ def changes(connection: sa.Connection, rejudge_id: str, competitions: Iterable[C
         ranks = without.get(row.submission_id, 0), with_it.get(row.submission_id, 0)
         if ranks[0] != ranks[1] or any(getattr(before, name) != getattr(after, name) for name in ("verdict", "reason", "score")):
             changed.append(Change(row.submission_id, row.user_name, before, after, *ranks))
+    return changed
+
+
+def shown(changed: Sequence[Change], limit: int = CHANGES_LIMIT) -> Sequence[Change]:
+    """Return those that an answer shows: of more than a message holds, those with the best new ranks."""
     return changed if len(changed) <= limit else sorted(changed, key=lambda change: change.rank_after or sys.maxsize)[:limit]
 
 

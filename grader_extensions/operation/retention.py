@@ -95,10 +95,8 @@ class Retention:
         """Look for them next to the writers, then ask again whether they are due, for a rejudge may have been made since. there: something
         is left to remove."""
         table, query = str(change.table), sa.select(submissions.c.number).order_by(submissions.c.number).limit(BATCH)
-        start = max(after, self._finished[table])
-        numbers = await self._database.read(
-            lambda connection: connection.scalars(query.where(due, there, submissions.c.number > start)).all()
-        )
+        batch = query.where(due, there, submissions.c.number > max(after, self._finished[table]))
+        numbers = await self._database.read(lambda connection: connection.scalars(batch).all())
         if not numbers:
             unfinished = query.where(sa.or_(sa.not_(due), there), submissions.c.number > self._finished[table])
             first = await self._database.read(lambda connection: connection.scalar(unfinished.limit(1)))
@@ -115,11 +113,12 @@ class Retention:
 
 
 def _due(ended_before: datetime, over: Sequence[str]) -> sa.ColumnElement[bool]:
+    # By no index of states or competitions, and not by a list of a rejudge's items: each batch would read them all again.
     awaited = sa.select(rejudges.c.rejudge_id).where(rejudges.c.state.not_in(_OVER))
     return sa.and_(
-        submissions.c.state.in_(_FINAL),
+        sa.func.coalesce(submissions.c.state, "").in_(_FINAL),
         submissions.c.end_time < ended_before,
-        submissions.c.competition_id.in_(["", *over]),
-        submissions.c.number.not_in(sa.select(rejudge_items.c.number).where(rejudge_items.c.rejudge_id.in_(awaited))),
+        sa.func.coalesce(submissions.c.competition_id, "").in_(["", *over]),
+        ~sa.exists().where(rejudge_items.c.number == submissions.c.number, rejudge_items.c.rejudge_id.in_(awaited)),
         sa.or_(submissions.c.rejudge_id.is_(None), submissions.c.rejudge_id.not_in(awaited)),
     )

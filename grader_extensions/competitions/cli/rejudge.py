@@ -110,6 +110,9 @@ def render(rejudge: rejudge_pb2.Rejudge, kind: report_pb2.ScoreKind) -> Iterator
     if rejudge.changes:
         yield Text()
         yield _table(rejudge, kind)
+        if (count := rejudge.change_count) > len(rejudge.changes):
+            text = f"the best {len(rejudge.changes)} of {count} changes are shown; for others, name --problem or --submission in another"
+            yield plain(f"{text}: grader-cli rejudge create", "yellow")
     elif not rejudge.pending_count:
         yield plain("nothing changes")
     name = one_line(rejudge.name)

@@ -216,7 +216,9 @@ def test_a_change_is_a_line_with_both_ranks_and_both_judgements():
     out = console.export_text()
     line = next(text for text in out.splitlines() if "submissions/s" in text)
     assert line.split()[:2] == ["-", "1"] and "ACCEPTED 2x (1.9..2.1)" in line and "WRONG_ANSWER MISMATCH" in line and "[red]" in line
-    assert "\x1b" not in out and "grader-cli rejudge apply rejudges/r" in out
+    assert "\x1b" not in out and "grader-cli rejudge apply rejudges/r" in out and "changes are shown" not in out
+    rejudge.change_count = 3
+    assert "the best 1 of 3 changes" in "".join(str(part) for part in render(rejudge, report_pb2.SCORE_KIND_SPEEDUP))
 
 
 @pytest.mark.parametrize(("hours", "may_ask", "asks", "says"), [(-1, True, 0, ""), (1, False, 0, "a final now"), (1, True, 1, "")])

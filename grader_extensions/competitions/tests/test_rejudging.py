@@ -152,7 +152,8 @@ async def test_facts_decide_what_they_can_and_the_rest_is_run(serve, change, ker
         now = (await client.get_problem("problems/sum")).digest
         ready = await until_ready(client, await create(client, problem="problems/sum"))
         assert (ready.submission_count, ready.refolded_count, ready.rerun_count, ready.failed_count) == (2, 1, 1, 0)
-        (change_,) = ready.changes
+        (change_,), count = ready.changes, ready.change_count
+        assert count == 1
         assert (change_.submission, change_.before.reason, change_.before.problem_digest) == (wrong.name, "MISMATCH", was)
         assert change_.after.verdict == report_pb2.VERDICT_ACCEPTED and change_.after.problem_digest == now != was
         assert not change_.after.HasField("create_time") and len(grade.attempts) == 1

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -18,6 +19,8 @@ from grader.model import Failure
 from grader_extensions.operation import server_part
 from grader_extensions.operation.retention import Retention
 from tests import fakes
+from tests.board_rows import filled, rows
+from tests.vm_steps import vm_steps
 
 MONTH = {"sources_days": 30, "events_days": 30}
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,15 +64,15 @@ async def has_sources(ledger, submission_id):
     return bool(submission.new.sources)
 
 
-async def rejudged(ledger, state, submission_id):
-    """Put a submission into a rejudge."""
+async def rejudged(ledger, state, chosen):
+    """Put submissions into a rejudge."""
 
     def work(connection):
-        number = connection.scalar(sa.select(submissions.c.number).where(submissions.c.submission_id == submission_id))
         values = {"rejudge_id": f"r-{state}", "user_name": "", "document": "{}", "state": state, "create_time": START}
         connection.execute(sa.insert(rejudges).values(values))
-        item = {"rejudge_id": f"r-{state}", "number": number, "judgement_count": 1, "problem_digest": fakes.problem().digest}
-        connection.execute(sa.insert(rejudge_items).values(item))
+        columns = (sa.literal(f"r-{state}"), submissions.c.number, sa.literal(1), submissions.c.problem_digest)
+        names = ("rejudge_id", "number", "judgement_count", "problem_digest")
+        connection.execute(sa.insert(rejudge_items).from_select(names, sa.select(*columns).where(chosen)))
 
     await ledger.database.write(work)
 
@@ -118,6 +121,35 @@ async def test_facts_of_attempts_that_do_not_count_go_alone(ledger, clock):
     assert await has_sources(ledger, submission_id)
 
 
+class CountedDatabase:
+    """Runs each transaction of a ledger, and counts its steps."""
+
+    def __init__(self, ledger):
+        self._ledger, self.steps = ledger, 0
+
+    async def read(self, work):
+        results = []
+        self.steps += await vm_steps(self._ledger, lambda connection: results.append(work(connection)))
+        return results[0]
+
+    write = read
+
+
+async def test_a_pass_takes_steps_by_the_number_of_submissions(tmp_path):
+    """Neither an open rejudge of half of them, nor those that were cancelled and have no sources left, are read again for each batch."""
+    steps, ended = [], {"end_time": START, "competition_id": "cup"}
+    cancelled = {**ended, "state": "cancelled", "sources": "", "competition_id": ""}
+    for count in (500, 2000):
+        async with Ledger.open(tmp_path / f"{count}", now=lambda: START + timedelta(days=31)) as ledger:
+            await filled(ledger, [row | (ended if index % 4 else cancelled) for index, row in enumerate(rows(count))])
+            await rejudged(ledger, "ready", submissions.c.number % 2 == 0)
+            counted = CountedDatabase(ledger)
+            retention = Retention(SimpleNamespace(database=counted, now=ledger.now), Cup(START), sources_days=30)
+            assert await retention.remove_due() == Counter(sources=count // 4)
+            steps.append(counted.steps)
+    assert steps[1] <= 4.2 * steps[0]
+
+
 async def test_a_later_pass_begins_behind_what_is_finished(ledger, clock):
     """Sources that are put back there by hand stay; what became due since is removed."""
     old, retention = await graded(ledger), Retention(ledger, NoCompetitions(), **MONTH)
@@ -152,7 +184,7 @@ async def test_a_competition_that_this_server_does_not_know_is_left_alone(ledger
 @pytest.mark.parametrize(("state", "remains"), [("running", True), ("ready", True), ("applied", False), ("discarded", False)])
 async def test_a_rejudge_that_is_not_applied_keeps_what_it_is_drawn_from(ledger, clock, state, remains):
     submission_id = await graded(ledger, spoiled=1)
-    await rejudged(ledger, state, submission_id)
+    await rejudged(ledger, state, submissions.c.submission_id == submission_id)
     clock.now += timedelta(days=31)
     assert await remove_due(ledger, MONTH, NoCompetitions()) == (Counter() if remains else Counter(sources=1, events=1))
 
