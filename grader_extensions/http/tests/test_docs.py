@@ -62,7 +62,9 @@ async def check_live_board(serve, browser, site):  # noqa: F811
         await tab.get_by_text("as of").wait_for()
         ranked = {"problem": "problems/sum", "tags": ["a"], "mode": "MODE_RANKED", "competition": "competitions/spring"}
         ranked["sources"] = [{"path": "kernel.cu", "content": fakes.source("accept")}]
-        name = (await here.curl(*here.bearer, "--json", json.dumps({"submission": ranked}), here.url("/v1/submissions"))).data["name"]
+        created = await here.curl(*here.bearer, "--json", json.dumps({"submission": ranked}), here.url("/v1/submissions"))
+        assert created.status == 200, created.data
+        name = created.data["name"]
         await tab.get_by_text(f"{name} SUCCEEDED ACCEPTED").wait_for()
         await tab.get_by_role("cell", name=name).wait_for()
         assert tab.complaints == []
