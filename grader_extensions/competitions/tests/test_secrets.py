@@ -25,7 +25,7 @@ from tests.server.keyed import METHODS, bearer, call
 from tests.server.processes import fake_server
 
 pytestmark = pytest.mark.slow  # each starts a server as a process
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SOURCE = "planted_source_5f0e"
 PASSWORD = "planted-password-77c1"
 WORKLOAD = "planted_workload_9a33"
