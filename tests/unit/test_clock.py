@@ -18,7 +18,6 @@ import pytest
 from sandbox.devices import clock as clock_module
 from sandbox.devices.clock import FUNCTIONS, NON_BLOCKING, NativeClock, RunCopies, TrainTime, WaitEnd
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.references import Task
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.launch.loop import Bound, Loaded, serve
 from sandbox.protocol import wire
@@ -29,6 +28,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
+    from sandbox.judge.references import Task
     from sandbox.judge.trial import RunOptions, WorkloadContext, judge_run, run_train
 
 

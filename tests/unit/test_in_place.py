@@ -17,7 +17,6 @@ from sandbox.compilers import entry_signature
 from sandbox.devices import Arena
 from sandbox.devices.clock import RunCopies, TrainTime
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.references import Task
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.launch.loop import Bound, LaunchRefused, Loaded, serve
 from sandbox.protocol import wire
@@ -36,6 +35,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.baseline import Baseline, Heartbeat, runner_job
     from sandbox.judge.baseline_process import _load
     from sandbox.judge.explain import explain
+    from sandbox.judge.references import Task
     from sandbox.judge.tolerance import unwritten_mask
     from sandbox.judge.trial import BAND_BYTES, RunOptions, WorkloadContext, judge_run, place, run
     from sandbox.languages.torch_extension import copy_out, order_of

@@ -26,7 +26,6 @@ from grader.verdict.failure_reasons import trial_failed
 from sandbox.devices import Arena
 from sandbox.devices.clock import RunCopies, TrainTime
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.references import Task
 from sandbox.judge.runner_link import CLOSED_SUFFIX, RunnerLink, Silence
 from sandbox.launch.loop import Bound, LaunchRefused, Loaded, serve
 from sandbox.protocol import wire
@@ -45,6 +44,7 @@ if AFTER_COLLECTION:
     from sandbox.judge.baseline import Baseline, Heartbeat, HostActivity
     from sandbox.judge.lane import judge, plan_trials
     from sandbox.judge.measure import BENCH_NS, VARIABLE, measure
+    from sandbox.judge.references import Task
     from sandbox.judge.timing import OWN_NULL, SUBJECT, SoloTimings, Times, TimingSetup
     from sandbox.judge.trial import RunOptions, WorkloadContext, judge_run, run
 

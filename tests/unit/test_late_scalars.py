@@ -11,7 +11,6 @@ import pytest
 
 from sandbox.devices import Arena
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.references import Task
 from sandbox.judge.runner_link import RunnerLink
 from sandbox.launch.loop import Bound, Loaded, serve
 from sandbox.protocol import wire
@@ -22,6 +21,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
+    from sandbox.judge.references import Task
     from sandbox.judge.trial import RunOptions, WorkloadContext, run, scalars_are_late
 
 X = wire.TensorSpec(name="x", dtype="float32", shape=("n",))

@@ -227,7 +227,7 @@ def test_a_slow_launch_is_not_tampering(own_nulls: list[list[int]], least_ns: in
 
     def least(*distributions: str) -> int | None:
         inputs = [SimpleNamespace(shape=(), distribution=SimpleNamespace(kind=kind)) for kind in distributions]
-        bench = SimpleNamespace(draw=None, problem=SimpleNamespace(inputs=inputs))
+        bench = SimpleNamespace(task=SimpleNamespace(draw=None), problem=SimpleNamespace(inputs=inputs))
         return _shortest_ns(parties, bench, times, 110_000, [])  # type: ignore[arg-type]
 
     assert least("uniform") == least_ns

@@ -9,7 +9,6 @@ import pytest
 
 from sandbox.devices.clock import RunCopies, TrainTime
 from sandbox.devices.emulated import EmulatedDevice
-from sandbox.judge.references import Task
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE, Answer, Call, Operation
 from tests import fakes
@@ -18,6 +17,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     from sandbox.judge.baseline import runner_job
     from sandbox.judge.inputs import draw
+    from sandbox.judge.references import Task
     from sandbox.judge.trial import (
         ALIGN_BYTES,
         BAND_BYTES,

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.judge.references import Task
 from sandbox.protocol import wire
 from sandbox.protocol.gate import FINE
 from tests import fakes
@@ -17,6 +16,7 @@ from tests.collection import AFTER_COLLECTION
 if AFTER_COLLECTION:
     import torch
 
+    from sandbox.judge.references import Task
     from sandbox.judge.tolerance import Comparison, _rms, compare, fill_with_poison, numbers, same_bytes, unwritten_mask
     from sandbox.judge.trial import Run, WorkloadContext, judge_run
 
