@@ -230,8 +230,8 @@ class SubmissionWatch:
                     self._ledger.changes.follow([submission_id])
                     followed = True
                 # Not all at once: watches that were opened together would all look in the same second, every time.
-                poll_s = loop.time() + random.uniform(0.5, 1.5) * self.poll_s
-                while submission.state is SubmissionState.QUEUED and not changed.is_set() and loop.time() < poll_s:
+                deadline_s = loop.time() + random.uniform(0.5, 1.5) * self.poll_s
+                while submission.state is SubmissionState.QUEUED and not changed.is_set() and loop.time() < deadline_s:
                     await hear_news(changed, POSITION_AGE_S if reported else POSITION_DELAY_S)
                     if changed.is_set() or loop.time() - reported_s < POSITION_PAUSE_S:
                         continue
@@ -239,7 +239,7 @@ class SubmissionWatch:
                     if position is not None and differs(position, reported):
                         reported, reported_s = position, loop.time()
                         yield messages.placed_event(position, after, submission, self._ledger.now())
-                await hear_news(changed, FINDINGS_S if ended else poll_s - loop.time())
+                await hear_news(changed, FINDINGS_S if ended else deadline_s - loop.time())
                 profiled = profiled and (changed.is_set() or not ended)
 
     async def so_far(self, caller: Caller, submission_id: str) -> list[submission_pb2.SubmissionEvent]:
