@@ -161,7 +161,7 @@ def _verify_and_measure(
                     yield from _profile(job, subject, part[0], task)
                     return PASSED
                 if clock is None and measured_workloads(job.problem, job.mode):
-                    _observe(job, subject, task, restart=wire.RestartCause.NOT_TIMED)
+                    raise RestartNeeded(wire.RestartCause.NOT_TIMED, _observe(job, subject, task)[0])
                 if libraries is not None:
                     yield libraries.evidence()
                 for workload in (measured for measured in measured_workloads(job.problem, job.mode) if measured in part):
@@ -270,24 +270,23 @@ def _measure(
     bench, baseline_bench = (WorkloadContext(task, workload) for _ in range(2))
     for fact in measure(parties, bench, baseline_bench, floor_ns):
         if clock.reused and isinstance(fact, wire.Measurement) and outdated(parties, fact):
-            _observe(job, subject, task, restart=wire.RestartCause.OUTDATED)
+            raise RestartNeeded(wire.RestartCause.OUTDATED, _observe(job, subject, task)[0])
         if is_last and isinstance(fact, wire.Measurement):
-            fact = replace(fact, own_share=_observe(job, subject, task) if job.kept_times else job.own_share)
+            share, reusable = _observe(job, subject, task) if job.kept_times else (job.own_share, True)
+            if not reusable:
+                raise RestartNeeded(wire.RestartCause.UNOBSERVED, share)
+            fact = replace(fact, own_share=share)
         yield fact
         if isinstance(fact, wire.Trial) and fact.outcome is not PASSED:
             return fact.outcome
     return PASSED
 
 
-def _observe(job: wire.Job, subject: RunnerLink, task: Task, restart: wire.RestartCause | None = None) -> float | None:
-    """Launch the public workload that is timed last once more, and return the share of its own kernels as its process reports it; None
-    where that has no profiler. That may break a kernel that is right, so nothing is timed later, and the process has to be one after which
-    another can be judged: RestartNeeded where this one can't go on, or where it was not to: for that cause, and with the share."""
+def _observe(job: wire.Job, subject: RunnerLink, task: Task) -> tuple[float | None, bool]:
+    """Launch the public workload that is timed last once more. Return the share of its own kernels as its process reports it (None where
+    that has no profiler), and whether another can be judged in that process. That may break a kernel that is right, so nothing is timed
+    later."""
     bench = WorkloadContext(task, measured_workloads(job.problem, wire.Mode.BENCHMARK)[-1])  # no hidden one
     reply = run(subject, bench, RunOptions(operation=Operation.OBSERVE_AMOUNTS, limit_s=OBSERVED_S + job.problem.trial_s)).reply
     share = own_share(reply.message, subject.artifact) if is_ok(reply) else None
-    if restart is None and (isinstance(reply, Silence) or reply.status not in (Status.OK, Status.RAISED)):
-        restart = wire.RestartCause.UNOBSERVED
-    if restart is not None:
-        raise RestartNeeded(restart, share)
-    return share
+    return share, not isinstance(reply, Silence) and reply.status in (Status.OK, Status.RAISED)
