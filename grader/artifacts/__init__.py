@@ -12,7 +12,6 @@ import asyncio
 import fcntl
 import hashlib
 import hmac
-import json
 import os
 import re
 import secrets
@@ -116,8 +115,8 @@ def _complain(doing: str, error: OSError) -> None:
 
 # Entries of the cache: their keys, bytes and seals.
 
-KEY_VERSION = b"grader artifact key 1"
-MAGIC = b"grader artifact 1\n"
+KEY_VERSION = b"grader artifact key 2"
+MAGIC = b"grader artifact 2\n"
 SEAL_BYTES, SECRET_BYTES, LENGTH_BYTES = 32, 32, 8
 OVERHEAD_LIMIT_BYTES = 1024 * 1024  # what an entry has next to its artifact: a log of 64 KiB, escaped, and a little
 
@@ -150,10 +149,9 @@ def artifact_key(job: wire.BuildJob, sources: Iterable[tuple[str, bytes]], setti
 
     Every piece goes in after its length, and every list after its own, so that no byte can move from one piece to its neighbour.
     """
-    fixed = (KEY_VERSION, json.dumps(json.loads(wire.encode(job)), sort_keys=True).encode())
     files = [piece for path, content in sources for piece in (path.encode(), content)]
     digest = hashlib.sha256()
-    for pieces in (fixed, [setting.encode() for setting in settings], files):
+    for pieces in ((KEY_VERSION, wire.encode(job)), [setting.encode() for setting in settings], files):
         digest.update(_length(pieces))
         for piece in pieces:
             digest.update(_length(piece))
@@ -163,7 +161,7 @@ def artifact_key(job: wire.BuildJob, sources: Iterable[tuple[str, bytes]], setti
 
 def sealed(key: str, result: BuildResult, secret: bytes) -> bytes:
     """An entry's bytes. The seal covers the header, and the header the artifact by its digest, or by having none that there is none."""
-    header = json.dumps({"key": key, "build": json.loads(wire.encode(result.build))}).encode()
+    header = key.encode() + b"\n" + wire.encode(result.build)
     head = MAGIC + _length(header) + header
     return hmac.digest(secret, head, "sha256") + head + (result.artifact or b"")
 
@@ -179,11 +177,12 @@ def unsealed(content: bytes, key: str, secret: bytes) -> BuildResult:
     if not hmac.compare_digest(hmac.digest(secret, content[SEAL_BYTES:end], "sha256"), content[:SEAL_BYTES]):
         raise NotSealed("its seal is broken")
     # From here on the header is ours: nobody else knows the secret.
-    header, artifact = json.loads(content[start:end]), content[end:]
-    if header["key"] != key:
+    entry_key, _, build_line = content[start:end].partition(b"\n")
+    artifact = content[end:]
+    if entry_key != key.encode():
         raise NotSealed("it belongs to another key")
     try:
-        build = wire.decode(json.dumps(header["build"]).encode())
+        build = wire.decode(build_line)
         # A build without a digest made nothing; an empty artifact has a digest.
         contents = None if build.artifact_digest is None and not artifact else artifact
         result = BuildResult(build=build, artifact=contents, cacheable=True)

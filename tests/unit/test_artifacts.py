@@ -116,7 +116,7 @@ def test_what_was_stored_is_found(store: ArtifactStore, result: BuildResult) -> 
 
 
 def entry_of(build: dict[str, object], artifact: bytes, secret: bytes) -> bytes:
-    header = json.dumps({"key": KEY, "build": build}).encode()
+    header = f"{KEY}\n{json.dumps(build)}\n".encode()
     head = MAGIC + len(header).to_bytes(8, "big") + header
     return hmac.digest(secret, head, "sha256") + head + artifact
 
