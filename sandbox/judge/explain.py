@@ -15,18 +15,19 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+import numpy
 import torch
 
 from sandbox.judge.references import ReferenceFailed, Tensors
 from sandbox.judge.references.dispatch_mode import DispatchMode
 from sandbox.judge.runner_link import is_ok
-from sandbox.judge.tolerance import FLOAT4, except_right_nan, is_narrow, numbers, output_was_read, same_bytes
+from sandbox.judge.tolerance import FLOAT4, except_right_nan, is_narrow, numbers, output_was_read, rms, same_bytes
 from sandbox.judge.trial import Run, WorkloadContext, expected
 from sandbox.protocol import wire
 from sandbox.protocol.wire import IndexRange, PatternKind, Symptom, Tolerance, TrialOutcome, WrongPattern
@@ -96,11 +97,11 @@ def _symptom(trial: wire.Trial, result: Run, right: Tensors, bench: WorkloadCont
     if trial.outcome is not TrialOutcome.MISMATCHED:
         return None
     off = [
-        (index, out, ref, _rms(out - ref))
+        (index, out, ref, rms(out - ref))
         for index, (out, ref) in enumerate(zip(result.outputs, right, strict=True))
         if ref.dtype == torch.float32 and not torch.equal(out, ref)
     ]
-    if not off or not all(error <= LARGEST_ERROR * _rms(ref) for _, _, ref, error in off):
+    if not off or not all(error <= LARGEST_ERROR * rms(ref) for _, _, ref, error in off):
         return None
     # bfloat16 first: most of its values are values of float16 too. A mean is a sum divided by a length.
     lengths = {size for tensor in result.inputs for size in (*tensor.shape, tensor.numel() // max(1, off[0][1].numel()))} - {0, 1}
@@ -113,7 +114,7 @@ def _symptom(trial: wire.Trial, result: Run, right: Tensors, bench: WorkloadCont
                 return of_sum if length > 1 else name
     begun_s = time.monotonic()
     for name, answer in _answers(result.inputs, lambda tensors: expected(bench.task.reference, tensors, bench.problem)):
-        if all(_rms(out - answer[index]) < NEARER * error for index, out, _, error in off):
+        if all(rms(out - answer[index]) < NEARER * error for index, out, _, error in off):
             return name
         if time.monotonic() - begun_s > BUDGET_S:
             return None
@@ -160,10 +161,6 @@ def _is_of(tensor: torch.Tensor, lower: torch.dtype, length: int) -> bool:
     return len(values) > 1 and bool(((values.to(lower).double() - values).abs() <= values.abs() * 2**-22).all())
 
 
-def _rms(tensor: torch.Tensor) -> float:
-    return float(tensor.double().square().mean().sqrt())
-
-
 def first_wrong(
     name: str, output: torch.Tensor, reference: torch.Tensor, unwritten: torch.Tensor, tolerance: Tolerance, limit: int = MOST
 ) -> tuple[wire.WrongElement, ...]:
@@ -177,22 +174,13 @@ def first_wrong(
     return tuple(
         wire.WrongElement(
             output=name,
-            index=_index_of(place, output.shape),
+            index=tuple(map(int, numpy.unravel_index(place, output.shape))),  # torch's own imports sympy, which takes a second
             expected=float(ref[place].double()),
             actual=float(out[place].double()),
             allowed_error=_allowed(ref[place], tolerance),
         )
         for place in places
     )
-
-
-def _index_of(place: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """The index of the element at this place in the order of memory. `torch.unravel_index` imports sympy, which takes a second."""
-    index = list[int]()
-    for size in reversed(shape):
-        place, within = divmod(place, size)
-        index.append(within)
-    return tuple(reversed(index))
 
 
 def _allowed(reference: torch.Tensor, tolerance: Tolerance) -> float:

@@ -285,11 +285,11 @@ def _budget_ratio(
         return None
     # PyTorch's own error in fp64 is not seen, and a floor that is made for float32 would let float32 pass.
     floor = min(tolerance.budget_floor, FLOAT64_FLOOR) if dtype == torch.float64 else tolerance.budget_floor
-    size = _rms(ref64)
-    error_of_ref = _rms(ref - ref64)
+    size = rms(ref64)
+    error_of_ref = rms(ref - ref64)
     own_error = max(error_of_ref, spread(ref64, perturbed), OWN_ULPS * torch.finfo(dtype).eps * size)
     allowed = tolerance.budget_factor * own_error + floor * size
-    spent = error_of_ref if out is ref else _rms(out - ref64)
+    spent = error_of_ref if out is ref else rms(out - ref64)
     if spent == 0.0:
         return 0.0
     return spent / allowed if allowed > 0 else float("inf")
@@ -300,12 +300,12 @@ def spread(exact: torch.Tensor, perturbed: Sequence[torch.Tensor]) -> float:
     if not perturbed or not exact.numel():
         return 0.0
     moved = torch.stack([tensor.double() - exact for tensor in perturbed])
-    return _rms(moved) if bool(moved.isfinite().all()) else 0.0
+    return rms(moved) if bool(moved.isfinite().all()) else 0.0
 
 
-def _rms(values: torch.Tensor) -> float:
+def rms(values: torch.Tensor) -> float:
     """The root of the mean square, scaled where squares would overflow or vanish."""
-    norm = float(torch.linalg.vector_norm(values))  # one pass, of the five below
+    norm = float(torch.linalg.vector_norm(values, dtype=torch.float64))  # one pass, of the five below
     if SQUARES[0] < norm < SQUARES[1]:
         return norm / math.sqrt(values.numel())
     largest = _largest(values.abs())

@@ -17,7 +17,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.references import Task
-    from sandbox.judge.tolerance import Comparison, _rms, compare, fill_with_poison, numbers, same_bytes, unwritten_mask
+    from sandbox.judge.tolerance import Comparison, compare, fill_with_poison, numbers, rms, same_bytes, unwritten_mask
     from sandbox.judge.trial import Run, WorkloadContext, judge_run
 
 
@@ -365,7 +365,7 @@ def test_integers_have_to_be_exact_and_nothing_is_right() -> None:
 def test_the_root_mean_square_is_right_at_any_scale(scale: float) -> None:
     """Where squares fit into fp64 it is made in one pass, elsewhere scaled."""
     values = torch.linspace(1.0, 2.0, 1001, dtype=torch.float64)
-    assert _rms(values * scale) == pytest.approx(math.sqrt(float((values**2).mean())) * scale, rel=1e-12)
+    assert rms(values * scale) == pytest.approx(math.sqrt(float((values**2).mean())) * scale, rel=1e-12)
 
 
 # -- the same bytes ------------------------------------------------------------------------------------------------------
