@@ -135,9 +135,6 @@ class EmulatedDevice(Device):
         """numpy's Philox with all 128 bits: torch's CPU generator keeps 32 bits of a seed, which can be searched."""
         return _EmulatedPhilox(key)
 
-    def free_bytes(self) -> int | None:
-        return None
-
     def round_free_memory(self) -> AbstractContextManager[None]:
         return nullcontext()
 
