@@ -355,8 +355,7 @@ class CudaDevice:
             elif took_ns > CANARY_LIMIT_NS:
                 detail = f"a tiny kernel took {took_ns / 1e6:.0f} ms"
             if not detail or time.monotonic() > deadline:
-                used_bytes = watch.used_bytes()
-                return wire.Health(job_id=job_id, healthy=not detail, detail=detail, used_bytes=used_bytes, canary_ns=took_ns)
+                return wire.Health(job_id=job_id, healthy=not detail, detail=detail)
             time.sleep(0.1)
 
     def _canary_ns(self) -> int:

@@ -66,10 +66,6 @@ class GpuWatch:
             mig=lambda: "on" if pynvml.nvmlDeviceGetMigMode(gpu)[0] else "off",
         )
 
-    def used_bytes(self) -> int:
-        """Of its memory, by all processes and the driver itself."""
-        return int(pynvml.nvmlDeviceGetMemoryInfo(self._gpu).used)
-
     def compute_pids(self) -> tuple[int, ...]:
         """Whose contexts are on it; of the pid namespace that the driver sees."""
         return tuple(sorted(int(process.pid) for process in self._processes()))
@@ -77,7 +73,9 @@ class GpuWatch:
     def untold_bytes(self) -> int:
         """Return the memory that is used and belongs to no process; 0 where NVML does not say what each process has."""
         owned = [process.usedGpuMemory for process in self._processes()]
-        return 0 if not owned or any(used is None for used in owned) else max(0, self.used_bytes() - sum(map(int, owned)))
+        if not owned or any(used is None for used in owned):
+            return 0
+        return max(0, int(pynvml.nvmlDeviceGetMemoryInfo(self._gpu).used) - sum(map(int, owned)))
 
     def _processes(self) -> list[Any]:
         with suppress(pynvml.NVMLError):

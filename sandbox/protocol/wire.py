@@ -902,8 +902,6 @@ class Health:
     job_id: str
     healthy: bool
     detail: str = ""
-    used_bytes: Count | None = None  # of the device's memory, by all processes
-    canary_ns: Count | None = None  # what a tiny kernel took
 
 
 class FindingOutcome(StrEnum):
@@ -1027,6 +1025,7 @@ RETIRED = {  # fields of facts that a ledger may still hold; they are left out
     Trial: frozenset({"order_swap", "error_map"}),
     KernelProfile: frozenset({"order_swap"}),
     AccessCounts: frozenset({"flops"}),
+    Health: frozenset({"used_bytes", "canary_ns"}),
 }
 
 

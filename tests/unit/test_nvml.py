@@ -87,6 +87,6 @@ def test_a_gpu_without_any_answer_is_no_error(gpu):
 def test_who_is_on_it_and_what_is_nobody_s(gpu):
     """Where one process's share is not reported, nothing is known of what is left."""
     watch = nvml.GpuWatch("GPU-1")
-    assert (watch.compute_pids(), watch.used_bytes(), watch.untold_bytes()) == ((3, 7), 50, 15)
+    assert (watch.compute_pids(), watch.untold_bytes()) == ((3, 7), 15)
     gpu["nvmlDeviceGetComputeRunningProcesses"] = [SimpleNamespace(pid=7, usedGpuMemory=None)]
     assert watch.untold_bytes() == 0

@@ -92,10 +92,10 @@ def record() -> dict[str, Any]:
 
 
 def without_retired(recorded: Any) -> Any:
-    """Return the recorded report without fields that are no longer read or shown."""
+    """Return the recorded report, or fact, without fields that are no longer read or shown."""
     if isinstance(recorded, dict):
-        retired = wire.RETIRED[wire.AccessCounts] if "counted_blocks" in recorded else ()
-        return {key: without_retired(value) for key, value in recorded.items() if key not in retired}
+        kind = wire.AccessCounts if "counted_blocks" in recorded else wire.MESSAGES.get(recorded.get("type", ""))
+        return {key: without_retired(value) for key, value in recorded.items() if key not in wire.RETIRED.get(kind, ())}
     return [without_retired(part) for part in recorded] if isinstance(recorded, list) else recorded
 
 
