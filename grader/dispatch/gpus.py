@@ -97,13 +97,13 @@ def visible(gpus: Sequence[Gpu], wanted: str | None) -> tuple[Gpu, ...]:
 
 
 def _all(nvml: Any) -> tuple[Gpu, ...]:
-    driver = _text(nvml.nvmlSystemGetDriverVersion())
+    driver = nvml.nvmlSystemGetDriverVersion()
     gpus: list[tuple[tuple[int, int, int], Gpu]] = []
     for number in range(nvml.nvmlDeviceGetCount()):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(number)
             pci = nvml.nvmlDeviceGetPciInfo(handle)
-            uuid, name = _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle))
+            uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
             minor, memory_bytes = int(nvml.nvmlDeviceGetMinorNumber(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
         except nvml.NVMLError as error:  # lost, or not for us: the others are as good as before
             log.warning("gpu_left_out", number=number, detail=str(error))
@@ -112,7 +112,3 @@ def _all(nvml: Any) -> tuple[Gpu, ...]:
         gpus.append(((int(pci.domain), int(pci.bus), int(pci.device)), gpu))
     # The library promises no order, CUDA_DEVICE_ORDER=PCI_BUS_ID does.
     return tuple(replace(gpu, index=index) for index, (_, gpu) in enumerate(sorted(gpus, key=itemgetter(0))))
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -35,11 +35,11 @@ class GpuWatch:
     def identity(self) -> dict[str, str]:
         """Name, uuid, and versions of what drives it."""
         return _answers(
-            name=lambda: _text(pynvml.nvmlDeviceGetName(self._gpu)),
-            uuid=lambda: _text(pynvml.nvmlDeviceGetUUID(self._gpu)),
-            driver=lambda: _text(pynvml.nvmlSystemGetDriverVersion()),
+            name=lambda: pynvml.nvmlDeviceGetName(self._gpu),
+            uuid=lambda: pynvml.nvmlDeviceGetUUID(self._gpu),
+            driver=pynvml.nvmlSystemGetDriverVersion,
             cuda_driver=_cuda_driver,
-            vbios=lambda: _text(pynvml.nvmlDeviceGetVbiosVersion(self._gpu)),
+            vbios=lambda: pynvml.nvmlDeviceGetVbiosVersion(self._gpu),
             memory_bytes=lambda: pynvml.nvmlDeviceGetMemoryInfo(self._gpu).total,
         )
 
@@ -105,7 +105,3 @@ def _answers(*names: str, **questions: Callable[[], object]) -> dict[str, str]:
         with suppress(pynvml.NVMLError):
             answers[name] = str(questions[name]())
     return answers
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -16,7 +16,7 @@ class NoDriver(Exception):
     """An error of the management library."""
 
 
-def nvml_of(*gpus: tuple[int, str | bytes, str | bytes, int], driver: bool = True) -> SimpleNamespace:
+def nvml_of(*gpus: tuple[int, str, str, int], driver: bool = True) -> SimpleNamespace:
     """The management library of a host with these GPUs: (bus, uuid, name, minor), in the library's order."""
     opened: list[None] = []
 
@@ -30,7 +30,7 @@ def nvml_of(*gpus: tuple[int, str | bytes, str | bytes, int], driver: bool = Tru
         opened=opened,
         nvmlInit=start,
         nvmlShutdown=opened.pop,
-        nvmlSystemGetDriverVersion=lambda: b"580.95.05",
+        nvmlSystemGetDriverVersion=lambda: "580.95.05",
         nvmlDeviceGetCount=lambda: len(gpus),
         nvmlDeviceGetHandleByIndex=gpus.__getitem__,
         nvmlDeviceGetPciInfo=lambda gpu: SimpleNamespace(domain=0, bus=gpu[0], device=0),
@@ -41,7 +41,7 @@ def nvml_of(*gpus: tuple[int, str | bytes, str | bytes, int], driver: bool = Tru
     )
 
 
-TWO = ((9, b"GPU-bb22", b"NVIDIA H100", 0), (5, "GPU-aa11", "NVIDIA H200", 3))
+TWO = ((9, "GPU-bb22", "NVIDIA H100", 0), (5, "GPU-aa11", "NVIDIA H200", 3))
 
 
 def gpu_rows(nvml: SimpleNamespace, **environment: str) -> list[tuple[int, str, int]]:

@@ -9,7 +9,7 @@ from sandbox.devices import nvml
 
 ANSWERS = {
     "nvmlInit": None,
-    "nvmlDeviceGetName": b"NVIDIA H200",
+    "nvmlDeviceGetName": "NVIDIA H200",
     "nvmlDeviceGetUUID": "GPU-1",
     "nvmlSystemGetDriverVersion": "580.159.04",
     "nvmlSystemGetCudaDriverVersion_v2": 13000,
