@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module, metadata
 from operator import itemgetter
@@ -36,13 +37,6 @@ class Gpu:
     kind: DeviceKind = DeviceKind.CUDA
 
 
-def _torch_version() -> str | None:
-    try:
-        return metadata.version("torch")
-    except metadata.PackageNotFoundError:  # carried in without its metadata
-        return None
-
-
 def discover(environment: Mapping[str, str] = os.environ, load: Callable[[], Any] = lambda: import_module("pynvml")) -> tuple[Gpu, ...]:
     """The GPUs that are ours, in PCI order; none where there is no driver or no `nvidia-ml-py`. Where CUDA_VISIBLE_DEVICES is set, a GPU
     that it does not name is somebody else's."""
@@ -66,18 +60,15 @@ def discover(environment: Mapping[str, str] = os.environ, load: Callable[[], Any
     return visible(gpus, environment.get(VISIBLE))
 
 
-def why_unusable(
-    torch_version: Callable[[], str | None] = _torch_version,
-    has: Callable[[str], bool] = has_module,
-    has_nvcc: Callable[[], bool] = lambda: cuda_home() is not None or shutil.which("nvcc") is not None,
-) -> str | None:
+def why_unusable() -> str | None:
     """Why no kernel could be built for a GPU, or run on it, with what is here, and what to do; None where nothing speaks against it."""
     for module, package in (("torch", "torch"), ("cuda.bindings", "cuda-bindings")):
-        if not has(module):
+        if not has_module(module):
             return f"the package {package} is missing; install it"
-    if (version := torch_version()) is not None and version.endswith("+cpu"):
-        return f"torch {version} is a build without CUDA; install one that has it"
-    if not has_nvcc():
+    with suppress(metadata.PackageNotFoundError):  # carried in without its metadata
+        if (version := metadata.version("torch")).endswith("+cpu"):
+            return f"torch {version} is a build without CUDA; install one that has it"
+    if cuda_home() is None and shutil.which("nvcc") is None:
         return "nvcc is missing; install the CUDA toolkit, or set CUDA_HOME"
     return None
 
