@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from sandbox.compilers.cuda_tokens import syntax_tree
+from sandbox.compilers.cuda_tokens import node_text, syntax_tree
 from sandbox.protocol.directives import directives_of
 from sandbox.protocol.signatures import C_TYPES, cuda_parameters
 from sandbox.protocol.wire import BuildNote, EntryCall, TensorSpec
@@ -50,7 +50,7 @@ def note(entry: str, call: EntryCall, sources: Mapping[str, str]) -> BuildNote:
     if any(item.dtype not in _DTYPES for item in (*call.inputs, *call.outputs)):
         return BuildNote()
     definitions = [(path, *item) for path, text in sources.items() if entry in text for item in _definitions(text, entry)]
-    names = _argument_names(call)
+    names = [*(tensor.name for tensor in (*call.inputs, *call.outputs)), *call.axes, _STREAM]  # of the arguments, in the problem's order
     for path, text in sources.items():
         for directive in directives_of(text, "arguments"):
             count = len(definitions[0][-1]) if len(definitions) == 1 else None
@@ -86,11 +86,6 @@ def _directed(text: str, names: list[str], tensor_count: int, where: str, count:
     if fault:
         return BuildNote(mismatch=f"{where}: {fault}; it has {', '.join(names)}")
     return BuildNote(argument_order=tuple(names.index(name) for name in written))
-
-
-def _argument_names(call: EntryCall) -> list[str]:
-    """The names of what an entry is called with, in the problem's order."""
-    return [*(tensor.name for tensor in (*call.inputs, *call.outputs)), *call.axes, _STREAM]
 
 
 def _order(parameters: Sequence[_Parameter], call: EntryCall, names: Sequence[str]) -> tuple[int, ...]:
@@ -188,7 +183,7 @@ def _definitions(text: str, entry: str) -> Iterator[tuple[int, list[_Parameter]]
     waiting = [(syntax_tree(text.encode("utf-8", "surrogateescape")), True)]
     while waiting:
         node, may_be = waiting.pop()
-        if node.type == "preproc_if" and _text(node.child_by_field_name("condition")) == "0":
+        if node.type == "preproc_if" and node_text(node.child_by_field_name("condition")) == "0":
             continue
         may_be = node.type == "linkage_specification" or (may_be and node.type not in _SCOPES)
         declarator = node.child_by_field_name("declarator") if node.type == "function_definition" else None
@@ -196,23 +191,23 @@ def _definitions(text: str, entry: str) -> Iterator[tuple[int, list[_Parameter]]
             waiting.extend((child, may_be) for child in node.children if child.type != "compound_statement")
             continue
         name, parameters = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("parameters")
-        if may_be and name is not None and _text(name) == entry and parameters is not None and not parameters.has_error:
+        if may_be and name is not None and node_text(name) == entry and parameters is not None and not parameters.has_error:
             yield 1 + declarator.start_point[0], [*_parameters(parameters)]
 
 
 def _parameters(node: Node) -> Iterator[_Parameter]:
     declarations = [child for child in node.named_children if child.type in ("parameter_declaration", "optional_parameter_declaration")]
-    if [_text(declaration) for declaration in declarations] == ["void"]:
+    if [node_text(declaration) for declaration in declarations] == ["void"]:
         return
     for declaration in declarations:
         written, declarator = declaration.child_by_field_name("type"), declaration.child_by_field_name("declarator")
         yield _Parameter(
-            text=" ".join(_text(declaration).split()),
+            text=" ".join(node_text(declaration).split()),
             name=_name(declarator),
             line=1 + declaration.start_point[0],
             type=_type(written),
             depth=_depth(declarator),
-            is_const=any(child.type == "type_qualifier" and _text(child) == "const" for child in declaration.children),
+            is_const=any(child.type == "type_qualifier" and node_text(child) == "const" for child in declaration.children),
         )
 
 
@@ -220,7 +215,7 @@ def _type(node: Node | None) -> tuple[str, int] | None:
     """Kind and size; `unsigned long long` and the like are integers of their longest word."""
     if node is None:
         return None
-    words = _text(node).removeprefix("::").split()
+    words = node_text(node).removeprefix("::").split()
     sizes = {_TYPES.get(word) for word in words} - ({("integer", 4)} if {"long", "short", "char"} & {*words} else set())
     return next(iter(sizes)) if len(sizes) == 1 else None
 
@@ -240,8 +235,4 @@ def _name(declarator: Node | None) -> str:
     node = declarator
     while node is not None and node.type != "identifier":
         node = node.child_by_field_name("declarator")
-    return "" if node is None else _text(node)
-
-
-def _text(node: Node | None) -> str:
-    return "" if node is None else (node.text or b"").decode("utf-8", "replace")
+    return node_text(node)
