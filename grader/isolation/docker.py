@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import io
 import math
-import os
 import secrets
 import socket
 import tarfile
@@ -32,6 +31,7 @@ from grader.isolation.settings import BoxSettings, Protections
 from grader.isolation.supervision import SupervisedBox, live
 from grader.isolation.toolchain import Toolchain, host_toolchain, image_toolchain, profile, write_own_etc
 from sandbox.protocol import box_modules
+from sandbox.protocol.box_files import socket_address
 from sandbox.protocol.wire import BoxCause
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
@@ -91,15 +91,12 @@ class StdioSocket:
         self._path = directory / name
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.connection: socket.socket | None = None
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # Through the descriptor: a socket's path may have 107 bytes at most, and state directories lie deep.
-            self._listener.bind(f"/proc/self/fd/{descriptor}/{name}")
+            with socket_address(str(self._path)) as address:  # state directories lie deep
+                self._listener.bind(address)
         except BaseException:
             self._listener.close()
             raise
-        finally:
-            os.close(descriptor)
         self._path.chmod(0o666)
         self._listener.listen(1)
         self._listener.setblocking(False)

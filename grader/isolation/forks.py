@@ -19,6 +19,7 @@ import structlog
 from grader.isolation import Box, BoxSpec, Held, IsolationBroken, Purpose, before_end
 from grader.isolation.directories import hold_slot, link_directory, shared_slot_directory, slot_uid
 from grader.isolation.settings import BoxSettings
+from sandbox.protocol.box_files import socket_address
 from sandbox.protocol.box_start import FORK_SOCKET, NAMESPACES, READY
 
 IMPORT_S = 60.0
@@ -136,9 +137,8 @@ class ForkParents:
                 link_directory(self._settings, replace(spec, link_dir=None)) as link_dir,
                 socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
             ):
-                directory = os.open(link_dir, os.O_PATH | os.O_CLOEXEC)  # whose name may be too long for an address
-                listener.bind(f"/proc/self/fd/{directory}/{FORK_SOCKET}")
-                os.close(directory)
+                with socket_address(str(link_dir / FORK_SOCKET)) as address:
+                    listener.bind(address)
                 listener.listen(1)
                 listener.setblocking(False)
                 box_id = f"forks-{secrets.token_hex(8)}"

@@ -24,6 +24,7 @@ from typing import Any, TypeGuard, TypeVar
 from sandbox.devices import Arena, Device, DeviceFault
 from sandbox.devices.clock import Pairs, RunCopies, TrainTime, WaitEnd
 from sandbox.protocol import wire
+from sandbox.protocol.box_files import socket_address
 from sandbox.protocol.gate import (
     GATE_BYTES,
     TAKES_OUTPUTS,
@@ -37,7 +38,6 @@ from sandbox.protocol.gate import (
     sealed_copy,
     send_job,
     send_templates,
-    socket_address,
 )
 from sandbox.protocol.version import VERSION
 from sandbox.protocol.wire import WAIT_FACTOR

@@ -1,11 +1,13 @@
-"""Files by which a box and the server talk: results in {out}, the names of those of profile mode, and the pipes of a waiting box; and
-the names of what Triton compiles for both."""
+"""Files by which a box and the server talk: results in {out}, the names of those of profile mode, the pipes of a waiting box, and how
+sockets are reached; and the names of what Triton compiles for both."""
 
 from __future__ import annotations
 
 import os
 import platform
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PROFILE_NOTE = "profile.json"
@@ -20,6 +22,7 @@ NSIGHT = Path("/opt/nvidia/nsight-compute")  # where NVIDIA's packages put ncu; 
 WAIT = "--wait"  # the runner's option: in which directory they are
 READY = "ready"  # the runner writes to it once it has imported everything
 GO = "go"  # it reads from it, asleep, until there is a job
+ADDRESS_BYTES = 107  # of a unix socket, on Linux
 
 
 def read_left(path: Path, limit_bytes: int) -> bytes:
@@ -33,6 +36,20 @@ def leave(out_dir: Path, name: str, content: bytes) -> None:
     (out_dir / name).unlink(missing_ok=True)
     with open(os.open(out_dir / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
         file.write(content)
+
+
+@contextmanager
+def socket_address(path: str) -> Iterator[str]:
+    """The path of a socket, or another way to it where that is too long for an address: $TMPDIR may lie deep."""
+    if len(os.fsencode(path)) <= ADDRESS_BYTES:
+        yield path
+        return
+    directory, name = os.path.split(path)
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
 
 
 def fix_triton_key() -> None:

@@ -21,8 +21,7 @@ import secrets
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -45,7 +44,6 @@ FUTEX_WAIT, FUTEX_WAKE, ALL_WAITERS = 0, 1, 2**31 - 1
 ARENA_FLAG_BYTES, ARENA_FINISHED_AT = 256, 64
 _HEADER = struct.Struct("<I")
 FD_COUNT = 4  # gate, arena, artifact, state
-ADDRESS_BYTES = 107  # of a unix socket, on Linux
 
 
 class Operation(IntEnum):
@@ -362,20 +360,6 @@ def create_sealed(name: str, size: int) -> int:
     os.ftruncate(fd, size)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return fd
-
-
-@contextmanager
-def socket_address(path: str) -> Iterator[str]:
-    """The path of a socket, or another way to it where that is too long for an address: $TMPDIR may lie deep."""
-    if len(os.fsencode(path)) <= ADDRESS_BYTES:
-        yield path
-        return
-    directory, name = os.path.split(path)
-    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{name}"
-    finally:
-        os.close(descriptor)
 
 
 def send_job(link: socket.socket, job: wire.RunnerJob, fds: tuple[int, ...], limit_s: float) -> None:

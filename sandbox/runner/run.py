@@ -20,9 +20,9 @@ from sandbox import devices
 from sandbox.languages import implementation
 from sandbox.launch.loop import RunnerSetup, failure, serve
 from sandbox.protocol import box_modules
-from sandbox.protocol.box_files import GO, READY, WAIT, fix_triton_key
+from sandbox.protocol.box_files import GO, READY, WAIT, fix_triton_key, socket_address
 from sandbox.protocol.devices import device_info
-from sandbox.protocol.gate import TAKES_OUTPUTS, Answer, Gate, Status, Templates, receive_job, socket_address
+from sandbox.protocol.gate import TAKES_OUTPUTS, Answer, Gate, Status, Templates, receive_job
 from sandbox.protocol.version import VERSION
 from sandbox.runner.observe import observe, observe_amounts
 

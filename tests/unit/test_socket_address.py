@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.judge.runner_link import accept
-from sandbox.protocol.gate import ADDRESS_BYTES, socket_address
+from sandbox.protocol.box_files import ADDRESS_BYTES, socket_address
 from sandbox.runner.run import _connect
 
 
