@@ -46,7 +46,6 @@ _LIBRARY_KERNEL = re.compile(
     r"|(?:cublas|cudnn|cutlass_|nvjet_|cufft|cusparse|cusolver|nccl|magma_|fmha_cutlass)"
     r"|(?:sm\d{2,3}|kepler|maxwell|pascal|volta|turing|ampere|hopper|blackwell)_\w*(?:xmma|gemm|gemv|cudnn|conv)"
 )
-_LOADER = frozenset(("dlopen", "dlsym", "dlmopen"))
 SOURCE_LIMIT_BYTES = 1 << 20
 NAME_COUNT_LIMIT = 20_000  # of one file; libraries of templates have hundreds
 _PYTHON_TOKEN = re.compile(r"\b[^\W\d]\w*+|[^\w\s]|\n")
@@ -60,7 +59,7 @@ class LibraryUse:
 
     def __init__(self, problem: wire.ProblemSpec, artifact: bytes) -> None:
         self._problem, self._artifact = problem, artifact
-        self._imported, self._hints = from_symbols(artifact)
+        self._imported = from_symbols(artifact)
         # Lines of public and of hidden workloads.
         self._observed: dict[bool, dict[str, None]] = {False: {}, True: {}}
 
@@ -86,13 +85,12 @@ class LibraryUse:
         names, on_hidden = (from_run("\n".join(lines), self._artifact) for lines in self._observed.values())
         if set(on_hidden) - set(names):
             names = (*names, ON_HIDDEN)
-        return wire.Evidence(policy=self._problem.libraries, imported=self._imported, seen=names, hints=self._hints)
+        return wire.Evidence(policy=self._problem.libraries, imported=self._imported, seen=names)
 
 
-def from_symbols(artifact: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Functions of libraries that the artifact wants, as people call them; and what lets it find more while it runs."""
-    imported = _few(name for symbol in _wanted(artifact) if (name := _library_function(symbol)) is not None)
-    return imported, _few(symbol for symbol in _wanted(artifact) if symbol in _LOADER)
+def from_symbols(artifact: bytes) -> tuple[str, ...]:
+    """Functions of libraries that the artifact wants, as people call them."""
+    return _few(name for symbol in _wanted(artifact) if (name := _library_function(symbol)) is not None)
 
 
 def from_run(observed: str, artifact: bytes) -> tuple[str, ...]:

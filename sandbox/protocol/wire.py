@@ -687,12 +687,11 @@ class Measurement:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Use of libraries by a kernel, by their functions' names. imported: the artifact wants them. seen: called in trials under
-    observation, as the runner says. hints: what could be used to hide more; decides nothing."""
+    observation, as the runner says."""
 
     policy: Libraries
     imported: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
-    hints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1025,6 +1024,7 @@ RETIRED = {  # fields of facts that a ledger may still hold; they are left out
     Trial: frozenset({"order_swap", "error_map"}),
     KernelProfile: frozenset({"order_swap"}),
     AccessCounts: frozenset({"flops"}),
+    Evidence: frozenset({"hints"}),
     Health: frozenset({"used_bytes", "canary_ns"}),
 }
 
