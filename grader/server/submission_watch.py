@@ -220,11 +220,11 @@ class SubmissionWatch:
                         profiled = profiled and fresh and event.state is SubmissionState.SUCCEEDED
                     if ended and not profiled:
                         return
-                if not events and submission.state.final and not profiled:  # all of it was seen before
+                if not events and submission.state.final and (leaving or not profiled):  # all of it was seen before
                     return
-                if leaving and not events and not ended:
+                if leaving and not events:
                     raise ShuttingDown()
-                if events and (len(events) >= BATCH or changed.is_set()):
+                if events and (leaving or len(events) >= BATCH or changed.is_set()):
                     continue
                 if not followed:
                     self._ledger.changes.follow([submission_id])

@@ -23,6 +23,7 @@ from tests import fakes
 RUNNING, SUCCEEDED = submission_pb2.SUBMISSION_STATE_RUNNING, submission_pb2.SUBMISSION_STATE_SUCCEEDED
 CANCELLED, FAILED = submission_pb2.SUBMISSION_STATE_CANCELLED, submission_pb2.SUBMISSION_STATE_FAILED
 QUEUED = submission_pb2.SUBMISSION_STATE_QUEUED
+NEVER_S, SOON_S = 1e6, 30.0
 
 
 async def until(client, submission, kind):
@@ -129,41 +130,47 @@ async def test_a_watch_does_not_wait_for_ever_for_findings(serve, kernel, monkey
     assert rest == []
 
 
-@pytest.mark.parametrize(("seconds", "waits"), [(0.0, False), (3600.0, True)])
-async def test_findings_of_long_ago_are_not_waited_for(tmp_path, monkeypatch, seconds, waits):
-    """They were lost. The control is a verdict of just now."""
-
-    async def wait(*_, **named):
-        raise InterruptedError
-
-    monkeypatch.setattr(submission_watch, "FINDINGS_S", seconds)
-    monkeypatch.setattr(submission_watch, "hear_news", wait)
-    caller = Caller(user="ann", scopes=frozenset({Scope.READ}), key_id="ann")
-    async with Ledger.open(tmp_path / "ledger") as ledger:
-        submission = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
-        lease = await ledger.lease("w", ttl_s=300)
-        await ledger.append(lease, [wire.Progress(stage=wire.Stage.PROFILING)])
-        await ledger.settle(lease, fakes.report())
-        watch = submission_watch.SubmissionWatch(ledger, NoCompetitions())
-        with pytest.raises(InterruptedError) if waits else contextlib.nullcontext():
-            assert [event async for event in watch.stream(caller, submission.submission_id, 0, until_findings=True)]
-
-
-@pytest.mark.parametrize("settles", [True, False])
-async def test_a_server_that_leaves_holds_back_no_verdict(tmp_path, settles):
-    """A watch that has it ends, whatever may still be found. The control is one that has none: it is to be opened again elsewhere."""
-    caller = Caller(user="ann", scopes=frozenset({Scope.READ}), key_id="ann")
-    async with Ledger.open(tmp_path / "ledger") as ledger:
+@contextlib.asynccontextmanager
+async def watched(path, *, settles):
+    """A ledger, and all that a watch for findings sends of a submission that tools look at. settles: it has its verdict."""
+    async with Ledger.open(path) as ledger:
         submission = await ledger.submit(fakes.new_submission(user="ann"), fakes.problem())
         lease = await ledger.lease("w", ttl_s=300)
         await ledger.append(lease, [wire.Progress(stage=wire.Stage.PROFILING)])
         if settles:
             await ledger.settle(lease, fakes.report())
-        watch = submission_watch.SubmissionWatch(ledger, NoCompetitions())
+        caller = Caller(user="ann", scopes=frozenset({Scope.READ}), key_id="ann")
+        watch = submission_watch.SubmissionWatch(ledger, NoCompetitions(), poll_s=NEVER_S)
+
+        async def events():
+            return [event async for event in watch.stream(caller, submission.submission_id, 0, until_findings=True)]
+
+        yield ledger, events()
+
+
+@pytest.mark.parametrize(("seconds", "waits"), [(0.0, False), (NEVER_S, True)])
+async def test_findings_of_long_ago_are_not_waited_for(tmp_path, monkeypatch, seconds, waits):
+    """They were lost. The control is a verdict of just now."""
+    monkeypatch.setattr(submission_watch, "FINDINGS_S", seconds)
+    monkeypatch.setattr(submission_watch, "hear_news", mock.AsyncMock(side_effect=InterruptedError))
+    async with watched(tmp_path / "ledger", settles=True) as (_, events):
+        with pytest.raises(InterruptedError) if waits else contextlib.nullcontext():
+            assert await events
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("settles", [True, False])
+async def test_a_server_that_leaves_holds_back_no_verdict(tmp_path, monkeypatch, settles, waits):
+    """A watch that has it ends, whatever may still be found. The control has none: it is to be opened again elsewhere. Neither waits for
+    news. waits: it did so when the server left; else it looks for the first time."""
+    monkeypatch.setattr(submission_watch, "FINDINGS_S", NEVER_S)
+    async with watched(tmp_path / "ledger", settles=settles) as (ledger, events):
+        watching = asyncio.create_task(events)
+        if waits:
+            await asyncio.wait([watching], timeout=0.3)
         ledger.changes.leave()
         with contextlib.nullcontext() if settles else pytest.raises(errors.ShuttingDown):
-            events = [event async for event in watch.stream(caller, submission.submission_id, 0, until_findings=True)]
-            assert events[-1].submission.state == SUCCEEDED
+            assert (await asyncio.wait_for(watching, SOON_S))[-1].submission.state == SUCCEEDED
 
 
 async def test_facts_are_seen_while_grading_goes_on(client, kernel):
