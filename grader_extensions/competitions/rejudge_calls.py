@@ -105,11 +105,9 @@ class RejudgeCalls:
         return await self._shown(before.rejudge_id)
 
     async def GetRejudge(self, request: api.GetRejudgeRequest) -> rejudge_pb2.Rejudge:
-        """Return a rejudge with all that it changes."""
         return await self._shown(parse(REJUDGES, request.name))
 
     async def ListRejudges(self, request: api.ListRejudgesRequest) -> api.ListRejudgesResponse:
-        """Return a page of rejudges, newest first."""
         size = page_size(request.page_size)
         before = page_position(request.page_token, int, "rejudges")
         listed, following = await self._read(partial(rejudges.page, size=size, before=before))
@@ -117,7 +115,6 @@ class RejudgeCalls:
         return api.ListRejudgesResponse(rejudges=[_rejudge_to_proto(rejudge) for rejudge in listed], next_page_token=token)
 
     async def ApplyRejudge(self, request: api.ApplyRejudgeRequest) -> rejudge_pb2.Rejudge:
-        """Apply a rejudge."""
         rejudge_id = parse(REJUDGES, request.name)
         await self._write(lambda connection: rejudges.apply(connection, self._ledger.now(), rejudge_id))
         self._competitions.recent.clear()
@@ -125,7 +122,6 @@ class RejudgeCalls:
         return await self._shown(rejudge_id)
 
     async def DiscardRejudge(self, request: api.DiscardRejudgeRequest) -> rejudge_pb2.Rejudge:
-        """Discard a rejudge, and stop its runs."""
         rejudge_id = parse(REJUDGES, request.name)
         for run_id in await self._write(lambda connection: rejudges.discard(connection, self._ledger.now(), rejudge_id)):
             self._writable().check(run_id)
