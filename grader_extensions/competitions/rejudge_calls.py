@@ -21,6 +21,7 @@ from grader.api.conversion import from_enum, to_message
 from grader.api.resource_names import COMPETITIONS, PROBLEMS, REJUDGES, SUBMISSIONS, full_name, parse, resource_id, violation
 from grader.errors import FieldViolation, GraderFault, InvalidRequest, NoSuchDevice, ProblemInvalid
 from grader.intake import gate
+from grader.ledger.changes import News, NewsKind
 from grader.model import Problem, Report, SubmissionState
 from grader.server import interceptors
 from grader.server.request_limits import page_position, page_size, page_token
@@ -124,7 +125,8 @@ class RejudgeCalls:
     async def DiscardRejudge(self, request: api.DiscardRejudgeRequest) -> rejudge_pb2.Rejudge:
         rejudge_id = parse(REJUDGES, request.name)
         for run_id in await self._write(lambda connection: rejudges.discard(connection, self._ledger.now(), rejudge_id)):
-            self._writable().check(run_id)
+            self._ledger.changes.hear(News(kind=NewsKind.CANCELLING, submission_id=run_id))  # its worker, and who watches it
+            self._ledger.changes.say(NewsKind.CANCELLING, [run_id])  # the same on other servers
         log.info("rejudge_discarded", rejudge=rejudge_id)
         return await self._shown(rejudge_id)
 

@@ -245,8 +245,7 @@ def apply(connection: sa.Connection, now: datetime, rejudge_id: str) -> None:
 
 
 def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[str]:
-    """Drop it: runs that wait are cancelled, those that are under way are asked to stop. The answer is the ids of the latter. A second time
-    changes nothing."""
+    """Drop it: cancel runs that wait, and ask those that are under way to stop; return the ids of both. A second time changes nothing."""
     state = _row(connection, rejudge_id).state
     if state == RejudgeState.APPLIED:
         raise RejudgeNotReady(rejudge_id, state)
@@ -257,7 +256,7 @@ def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[s
         sa.update(submissions)
         .where(runs, submissions.c.state == SubmissionState.QUEUED)
         .values(state=SubmissionState.CANCELLED, cancel_requested=True, end_time=now, event_count=submissions.c.event_count + 1)
-        .returning(submissions.c.number, submissions.c.event_count, submissions.c.attempt)
+        .returning(submissions.c.number, submissions.c.event_count, submissions.c.attempt, submissions.c.submission_id)
     ).all()
     if waiting:
         common = {"event_time": now, "state": SubmissionState.CANCELLED}
@@ -266,7 +265,7 @@ def discard(connection: sa.Connection, now: datetime, rejudge_id: str) -> list[s
     running = sa.update(submissions).where(runs, submissions.c.state == SubmissionState.RUNNING).values(cancel_requested=True)
     stopped = connection.scalars(running.returning(submissions.c.submission_id)).all()
     _end(connection, now, rejudge_id, RejudgeState.DISCARDED)
-    return list(stopped)
+    return [*stopped, *(row.submission_id for row in waiting)]
 
 
 def _end(connection: sa.Connection, now: datetime, rejudge_id: str, state: RejudgeState) -> None:

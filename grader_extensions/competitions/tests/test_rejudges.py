@@ -274,8 +274,9 @@ async def test_discarding_cancels_what_waits_and_stops_what_runs(ledger):
     rejudge = await create(ledger, BY_RUNS)
     await by_facts(ledger, None)
     lease, late = await ledger.lease("w", ttl_s=30), await ledger.lease("w", ttl_s=30)
-    stopped = await write(ledger, rejudges.discard, rejudge.rejudge_id)
+    *stopped, cancelled = await write(ledger, rejudges.discard, rejudge.rejudge_id)
     assert stopped == [lease.submission.submission_id, late.submission.submission_id]
+    assert (await ledger.get(cancelled)).state is SubmissionState.CANCELLED
     assert await ledger.heartbeat(lease, ttl_s=30) is True and await ledger.lease("w", ttl_s=30) is None
     await ledger.settle(late, WRONG)
     discarded = await ask(ledger, rejudges.get, rejudge.rejudge_id)

@@ -223,13 +223,17 @@ async def test_the_same_request_goes_on_with_what_failed(serve, handed_in, compe
 
 
 async def test_discarding_stops_what_runs(serve, handed_in, competition):
-    """At once, and the verdicts of before stay."""
-    name = await handed_in("ann")
+    """At once, as does a watch of a run that waited, and the verdicts of before stay."""
+    name, _ = [await handed_in(user) for user in ("ann", "bob")]
     grade = Regrade(accept="hang")
-    async with serve(grade, competitions=(competition(),)) as client:
+    async with serve(grade, capacity=1, competitions=(competition(),)) as client:
         rejudge = await create(client, competition="competitions/spring", method=rejudge_pb2.REJUDGE_METHOD_RUN)
         await until(lambda: grade.running)
+        watch = client.watch((await CompetitionCalls(client).get_rejudge(rejudge.name)).pending_runs[1])
+        while not (await anext(watch)).HasField("queue_position"):
+            pass
         await CompetitionCalls(client).discard_rejudge(rejudge.name)
+        assert (await asyncio.wait_for(anext(watch), 30)).submission.state == submission_pb2.SUBMISSION_STATE_CANCELLED
         await until(lambda: not grade.running)
         assert (await CompetitionCalls(client).get_rejudge(rejudge.name)).state == rejudge_pb2.REJUDGE_STATE_DISCARDED
         assert len((await client.get_submission(name, full=True)).judgements) == 1
