@@ -86,15 +86,11 @@ class RejudgeCalls:
                     continue
                 raise InvalidRequest([FieldViolation(f"submissions[{order.submission_ids.index(candidate.submission_id)}]", text)])
             if not candidates:
-                raise InvalidRequest(
-                    [FieldViolation("rejudge", "means no submission that was graded; ask for less, or see `grader-cli list`")]
-                )
+                text = "means no submission that was graded; ask for less, or see `grader-cli list`"
+                raise InvalidRequest([FieldViolation("rejudge", text)])
             numbers, problems = self._judged_by(candidates, drawn_for)
-            before = await self._write(
-                lambda connection: rejudges.create(
-                    connection, self._ledger.now(), order, user, request.request_id, numbers, problems, rejudge_id=rejudge_id
-                )
-            )
+            arguments = (self._ledger.now(), order, user, request.request_id, numbers, problems)
+            before = await self._write(lambda connection: rejudges.create(connection, *arguments, rejudge_id=rejudge_id))
             log.info("rejudge_created", rejudge=before.rejudge_id, submission_count=before.submission_count)
         elif before.failed_count and before.state is RejudgeState.RUNNING:
             count = await self._write(partial(rejudges.try_again, rejudge_id=before.rejudge_id))
@@ -166,18 +162,12 @@ class RejudgeCalls:
             log.warning("facts_not_read", submission=undecided.submission_id, detail=str(error)[:200])
             return None
         try:
-            report, why = rule(
-                facts,
-                mode=undecided.mode,
-                entry=undecided.entry,
-                old=self._batch_problems[undecided.old_digest],
-                current=self._batch_problems[undecided.new_digest],
-            )
+            old, current = (self._batch_problems[digest] for digest in (undecided.old_digest, undecided.new_digest))
+            report, why = rule(facts, mode=undecided.mode, entry=undecided.entry, old=old, current=current)
         except Exception:  # whatever it is, it is ours: a run tells as well, and the others go on
             log.exception("rule_broke", submission=undecided.submission_id)
             return None
-        by_facts = report is not None
-        log.info("rejudge_ruled", rejudge=undecided.rejudge_id, submission=undecided.submission_id, by_facts=by_facts, why=why)
+        log.info("rejudge_ruled", rejudge=undecided.rejudge_id, submission=undecided.submission_id, by_facts=report is not None, why=why)
         return report
 
     async def _shown(self, rejudge_id: str) -> rejudge_pb2.Rejudge:

@@ -46,17 +46,10 @@ async def list_command(server: Server = None, state_dir: StateDir = None, json: 
     """List the competitions and their states."""
     async with connect(Target(server=server, state_dir=state_dir), ServerRequirement.READ) as client:
         competitions = (await CompetitionCalls(client).list_competitions(page_size=1000)).competitions
-    rows = [
-        (
-            resource_id(COMPETITIONS, competition.name),
-            competition.title,
-            formatting.words(competition, "state"),
-            formatting.utc(competition.start_time),
-            formatting.utc(competition.end_time),
-            str(len(competition.problems)),
-        )
-        for competition in competitions
-    ]
+    rows = list[tuple[str, ...]]()
+    for entry in competitions:
+        name, times = resource_id(COMPETITIONS, entry.name), (formatting.utc(entry.start_time), formatting.utc(entry.end_time))
+        rows.append((name, entry.title, formatting.words(entry, "state"), *times, str(len(entry.problems))))
     table = text_table(("competition", "title", "state", "start (UTC)", "end (UTC)", "problems"), rows)
     empty = "no competitions here; name a server that holds some with --server HOST:PORT"
     print_message(grader_service_pb2.ListCompetitionsResponse(competitions=competitions), [table] if rows else empty, json=json)

@@ -95,8 +95,7 @@ async def _print(client: GraderClient, rejudge: rejudge_pb2.Rejudge, *, json: bo
         kind = (await CompetitionCalls(client).get_competition(rejudge.competition)).score_kind
     print_message(rejudge, render(rejudge, kind), json=json)
     if rejudge.state == RUNNING and rejudge.failed_count:
-        text = f"{rejudge.failed_count} could not be run: the grader failed; the same command that made it runs them again"
-        print_note(text, "bold red")
+        print_note(f"{rejudge.failed_count} could not be run: the grader failed; the command that made it runs them again", "bold red")
         return Exit.GRADER_FAILED
     return Exit.DONE
 
@@ -218,15 +217,8 @@ async def show_command(
             return await _print(client, await CompetitionCalls(client).get_rejudge(full_name(REJUDGES, name)), json=json)
         rejudges = (await CompetitionCalls(client).list_rejudges(page_size=limit)).rejudges
     rows = [
-        (
-            rejudge.name,
-            _state(rejudge),
-            str(rejudge.submission_count),
-            str(rejudge.pending_count),
-            formatting.utc(rejudge.create_time),
-            rejudge.cause,
-        )
-        for rejudge in rejudges
+        (entry.name, _state(entry), str(entry.submission_count), str(entry.pending_count), formatting.utc(entry.create_time), entry.cause)
+        for entry in rejudges
     ]
     table = text_table(("name", "state", "submissions", "to decide", "requested (UTC)", "cause"), rows)
     empty = "no rejudges yet; make one with: grader-cli rejudge create --help"
