@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Annotated, TextIO
+from typing import Annotated, BinaryIO, TextIO
 
 import typer
 
@@ -16,7 +19,7 @@ from grader.cli.exits import Exit, GraderFailed
 from grader.cli.options import Server, StateDir
 from grader.cli.output import json_text, print_line
 from grader.cli.session import ServerRequirement, Target, connect
-from grader.v1 import competition_pb2, submission_pb2
+from grader.v1 import competition_pb2
 from grader.views import formatting
 from grader.views.sanitize import one_line
 from grader_extensions.competitions.calls import CompetitionCalls
@@ -49,13 +52,39 @@ async def export_command(
         competition = await CompetitionCalls(client).get_competition(full_name("competitions", name))
         competition_id = resource_id(COMPETITIONS, competition.name)
         path = out or Path(f"{competition_id}.zip")
-        with whole_file(path, force=force) as file, zipfile.ZipFile(file, "w") as archive:
+        with open_archive(path, force=force) as archive:
             add(archive, f"{competition_id}/competition.json", json_text(competition) + "\n")
             boards = await _boards(client, competition, archive, competition_id)
             count, users = await _submissions(client, competition, archive, competition_id)
-    text = f"{path}: {boards} boards, {count} submissions of {users} users; what your key may not see is not in it"
-    print_line(one_line(text))
+    print_line(one_line(f"{path}: {boards} boards, {count} submissions of {users} users; what your key may not see is not in it"))
     return Exit.DONE
+
+
+class _Entries(list[zipfile.ZipInfo]):
+    """The list of an archive's files, on disk until it is written at the end: in memory it takes 0.9 kB a submission."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._count = file, 0
+
+    def append(self, entry: zipfile.ZipInfo) -> None:
+        """Add a file."""
+        pickle.dump(entry, self._file)
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[zipfile.ZipInfo]:
+        self._file.seek(0)
+        return (pickle.load(self._file) for _ in range(self._count))
+
+
+@contextmanager
+def open_archive(path: Path, *, force: bool) -> Iterator[zipfile.ZipFile]:
+    """Open a zip file to write to, which takes as much memory for many files as for few; see `whole_file`."""
+    with whole_file(path, force=force) as file, tempfile.TemporaryFile(dir=path.parent) as entries, zipfile.ZipFile(file, "w") as archive:
+        archive.filelist = _Entries(entries)
+        yield archive
 
 
 def add(archive: zipfile.ZipFile, path: str, content: str | TextIO) -> None:
@@ -66,6 +95,7 @@ def add(archive: zipfile.ZipFile, path: str, content: str | TextIO) -> None:
     entry.create_system = 3  # Unix: the permissions are its
     with archive.open(entry, "w") as file:
         file.writelines(piece.encode() for piece in ([content] if isinstance(content, str) else content))
+    archive.NameToInfo.clear()  # the same list, by name
 
 
 async def _boards(client: GraderClient, competition: competition_pb2.Competition, archive: zipfile.ZipFile, root: str) -> int:
@@ -73,9 +103,7 @@ async def _boards(client: GraderClient, competition: competition_pb2.Competition
     for problem in ("", *competition.problems) if len(competition.problems) > 1 else tuple(competition.problems):
         first = await read_board(client, root, problem=problem, everything=True)
         for device in sorted(first.devices) or [""]:
-            board = first
-            if device != first.device:
-                board = await read_board(client, root, problem=problem, device=device, everything=True)
+            board = first if device == first.device else await read_board(client, root, problem=problem, device=device, everything=True)
             slug = re.sub(r"[^A-Za-z0-9]+", "-", device).strip("-").lower()[:80] or "device"
             stem = f"{root}/boards/{resource_id(PROBLEMS, problem) or OVERALL}" + (f".{slug}" if device else "")
             add(archive, f"{stem}.csv", to_csv(board))
@@ -95,7 +123,8 @@ async def _submissions(
             async for submission in fetched(client, page, full=True):
                 count += 1
                 users.add(submission.user)
-                table.write(csv_text(_row(submission)))
+                values = row(submission)
+                table.write(csv_text((*(values[name] for name in _COLUMNS), formatting.withdrawal(submission))))
                 place = f"{root}/submissions/{resource_id(SUBMISSIONS, submission.name)}"
                 for source in submission.sources:
                     add(archive, f"{place}/sources/{_safe(source.path)}", source.content)
@@ -104,11 +133,6 @@ async def _submissions(
         table.seek(0)
         add(archive, f"{root}/submissions.csv", table)
     return count, len(users)
-
-
-def _row(submission: submission_pb2.Submission) -> tuple[object, ...]:
-    values = row(submission)
-    return (*(values[name] for name in _COLUMNS), formatting.withdrawal(submission))
 
 
 def _safe(path: str) -> str:

@@ -1,6 +1,7 @@
 """`competitions export`: one archive with all that the caller may see, and nothing more."""
 
 import io
+import tracemalloc
 import zipfile
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,6 @@ from grader.model import Scope
 from grader.server.running import serving
 from grader.v1 import competition_pb2, submission_pb2
 from grader_extensions.competitions.cli import export as competition_export
-from grader_extensions.export_file import whole_file
 from tests import fakes
 from tests.board_rows import filled, rows
 
@@ -94,23 +94,51 @@ async def test_the_same_competition_makes_the_same_bytes(opened, export):
             await export(running, keys["ann"])
 
 
+class Client:
+    """Lists submissions by pages, and notes what is called."""
+
+    def __init__(self, *pages):
+        self.pages, self.calls = pages, []
+
+    async def submission_pages(self, *, competition):
+        for page in self.pages:
+            self.calls.append("page")
+            yield [submission_pb2.Submission(name=f"submissions/{name}") for name in page]
+
+    async def get_submission(self, name, *, full):
+        self.calls.append(name.removeprefix("submissions/"))
+        return submission_pb2.Submission(name=name, user="ann", sources=[submission_pb2.SourceFile(path="kernel.cu", content="x")])
+
+
 async def test_a_page_of_submissions_is_written_before_the_next_is_read():
     """Of a competition of any size one page is in memory."""
-    calls = []
-
-    class Client:
-        async def submission_pages(self, *, competition):
-            for page in ("ab", "c"):
-                calls.append("page")
-                yield [submission_pb2.Submission(name=f"submissions/{name}", user="ann") for name in page]
-
-        async def get_submission(self, name, *, full):
-            calls.append(name[-1])
-            return submission_pb2.Submission(name=name, user="ann")
-
+    client = Client("ab", "c")
     with zipfile.ZipFile(io.BytesIO(), "w") as archive:
-        assert await competition_export._submissions(Client(), competition_pb2.Competition(), archive, "x") == (3, 1)
-    assert calls == ["page", "a", "b", "page", "c"]
+        assert await competition_export._submissions(client, competition_pb2.Competition(), archive, "x") == (3, 1)
+    assert client.calls == ["page", "a", "b", "page", "c"]
+
+
+async def test_an_archive_of_many_submissions_takes_no_more_memory_than_one_of_few(tmp_path):
+    """At its end, with all files in it. The control: zipfile alone, which keeps a list of them in memory."""
+
+    async def size_of(opened, count):
+        """Return the bytes that the export and zipfile have allocated."""
+        pages = [[f"{page:x}-{number}" for number in range(20)] for page in range(count // 20)]
+        modules = [tracemalloc.Filter(True, module.__file__) for module in (competition_export, zipfile)]
+        tracemalloc.start()
+        try:
+            with opened as archive:
+                await competition_export._submissions(Client(*pages), competition_pb2.Competition(), archive, "x")
+                return sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces(modules).traces)
+        finally:
+            tracemalloc.stop()
+
+    few, many = [await size_of(competition_export.open_archive(tmp_path / f"{count}", force=False), count) for count in (100, 1000)]
+    assert many - few < 10 * 900
+    few, many = [await size_of(zipfile.ZipFile(io.BytesIO(), "w"), count) for count in (100, 1000)]
+    assert many - few > 300 * 900
+    with zipfile.ZipFile(tmp_path / "1000") as archive:
+        assert archive.testzip() is None and len(archive.namelist()) == 2 * 1000 + 1
 
 
 @pytest.mark.parametrize("path", ["../x.cu", "/x.cu", "a/../../x.cu", "a\\x.cu", ""])
@@ -123,7 +151,7 @@ def test_a_path_that_leads_out_of_the_archive_is_refused(path):
 
 def test_a_failed_export_leaves_nothing(tmp_path):
     """Neither the file nor a part of it."""
-    with pytest.raises(GraderFailed), whole_file(tmp_path / "a.zip", force=False) as file, zipfile.ZipFile(file, "w") as archive:
+    with pytest.raises(GraderFailed), competition_export.open_archive(tmp_path / "a.zip", force=False) as archive:
         competition_export.add(archive, "x", "y")
         raise GraderFailed("gone")
     assert list(tmp_path.iterdir()) == []
