@@ -540,6 +540,8 @@ class FakeBoxes:
         self.build_end = BoxExit(cause=BoxCause.EXITED, exit_code=0)
         self.before_close = asyncio.Event()
         self.before_close.set()
+        self.toolchain: Path | None = None  # the copy that boxes see
+        self.adopted_fingerprint = ""
 
     @asynccontextmanager
     async def start(self, spec: BoxSpec) -> AsyncIterator[Box]:
@@ -564,6 +566,12 @@ class FakeBoxes:
 
     async def fingerprint(self, *, fresh: bool = False) -> str:
         return "toolchain"
+
+    async def adopt(self, memory_toolchain_dir: Path, fingerprint: str) -> None:
+        self.toolchain, self.adopted_fingerprint = memory_toolchain_dir, fingerprint
+
+    async def close(self) -> None:
+        """Hang up nothing."""
 
     async def sweep(self) -> int:
         return 0

@@ -259,7 +259,7 @@ async def build_artifact(
     job = replace(job, sanitize=sanitize)
     steps.enter(Step.ARTIFACT)
     # A key names the toolchain too, so what is built while that changes is handed to nobody else.
-    toolchain = await host.isolation.fingerprint() if host.cache is not None else ""
+    toolchain, generation = await host.isolation.fingerprint() if host.cache is not None else "", host.generation()
 
     async def run_builder() -> BuildResult:
         steps.enter(Step.BUILDER)
@@ -267,7 +267,7 @@ async def build_artifact(
             write_sources(job, files, work)
             result = await _build(job.language, host, work, steps)
         steady = host.cache is None or not result.cacheable or await host.isolation.fingerprint(fresh=True) == toolchain
-        return result if steady else replace(result, cacheable=False)
+        return result if steady and host.generation() == generation else replace(result, cacheable=False)
 
     if host.cache is None:
         result = await run_builder()

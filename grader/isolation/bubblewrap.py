@@ -122,8 +122,8 @@ class BubblewrapIsolation(HostIsolation):
         separate = keep.own_uid and keep.own_pids and keep.own_ipc and keep.own_network
         return self._parents.hold(spec) if spec.fork_argv and self._root and separate else super()._parent(spec)
 
-    async def adopt(self, memory_toolchain_dir: Path) -> None:
-        await super().adopt(memory_toolchain_dir)
+    async def adopt(self, memory_toolchain_dir: Path, fingerprint: str) -> None:
+        await super().adopt(memory_toolchain_dir, fingerprint)
         self._parents.retire()
 
     async def close(self) -> None:

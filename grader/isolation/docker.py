@@ -235,7 +235,7 @@ class DockerIsolation:
         self._engine = Engine(settings.docker_host)
         self.close = self._engine.close  # no box may be live
         self._root: launch.ContainerRoot | None = None
-        self._fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None)
+        self._fingerprint = HostFingerprint()
 
     async def check(self) -> Availability:
         try:
@@ -277,10 +277,9 @@ class DockerIsolation:
             return await self._fingerprint.current(fresh=fresh)
         return f"image {(await self._prepared()).image} {box_modules.variable()}"
 
-    async def adopt(self, memory_toolchain_dir: Path) -> None:
+    async def adopt(self, memory_toolchain_dir: Path, fingerprint: str) -> None:
         self._settings, self._root = replace(self._settings, memory_toolchain_dir=memory_toolchain_dir), None
-        self._fingerprint = HostFingerprint(fixed=True)
-        await self.fingerprint()
+        self._fingerprint = HostFingerprint(digest=fingerprint)
 
     async def sweep(self) -> int:
         sweep_runtime(self._settings)

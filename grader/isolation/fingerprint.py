@@ -41,13 +41,12 @@ class HostFingerprint:
     """The fingerprint of the host's own toolchain: walked once, and again where a directory or a program of it has changed.
 
     A file that is edited in place, deep in a tree, is seen by the next server only. Packages are not installed so.
-    fixed: walked once only, for boxes that see a copy of the toolchain, which does not change.
+    digest: of the copy that boxes see, which does not change: nothing is walked.
     """
 
-    def __init__(self, take: Callable[[ToolchainScan], None] | None = None, *, fixed: bool = False) -> None:
+    def __init__(self, take: Callable[[ToolchainScan], None] | None = None, *, digest: str = "") -> None:
         self._take = take or take_host
-        self._fixed = fixed
-        self._digest = ""
+        self._digest = digest
         self._watched: dict[str, tuple[int, int]] = {}
         self._walking = asyncio.Lock()
         self._begun_s = -math.inf
@@ -62,8 +61,7 @@ class HostFingerprint:
             return self._digest
 
     def _look(self) -> None:
-        changed = not self._fixed and any(_facts(path) != facts for path, facts in self._watched.items())
-        if not self._digest or changed:
+        if not self._digest or any(_facts(path) != facts for path, facts in self._watched.items()):
             begun_ns = time.monotonic_ns()
             for _ in range(WALK_COUNT):
                 scan = ToolchainScan()

@@ -238,7 +238,7 @@ class HostIsolation(ABC):
     def __init__(self, settings: BoxSettings, find_driver: Callable[[int], DriverFiles], protections: Protections | None = None) -> None:
         self._settings, self._find_driver, self._protections = settings, find_driver, protections or Protections()
         self._cgroups = Cgroups(settings.state_id, settings.run_id)
-        self._fingerprint = HostFingerprint(fixed=settings.memory_toolchain_dir is not None)
+        self._fingerprint = HostFingerprint()
 
     @abstractmethod
     def _warnings(self) -> list[str]:
@@ -300,10 +300,9 @@ class HostIsolation(ABC):
         )
         return cgroup
 
-    async def adopt(self, memory_toolchain_dir: Path) -> None:
+    async def adopt(self, memory_toolchain_dir: Path, fingerprint: str) -> None:
         self._settings = replace(self._settings, memory_toolchain_dir=memory_toolchain_dir)
-        self._fingerprint = HostFingerprint(fixed=True)
-        await self.fingerprint()
+        self._fingerprint = HostFingerprint(digest=fingerprint)
 
     async def fingerprint(self, *, fresh: bool = False) -> str:
         """The host's toolchain, which a box has."""

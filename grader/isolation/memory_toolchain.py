@@ -17,7 +17,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ import structlog
 from grader.isolation import IsolationBroken, toolchain_keeper
 from grader.isolation.directories import remove_tree
 from grader.isolation.processes import read_host_memory
+from grader.isolation.select import ClosableIsolation
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import Toolchain, host_toolchain
 from grader.isolation.toolchain_keeper import CACHE, KEEPER_NAME, PARTIAL_MODE, is_there, is_whole
@@ -59,7 +60,7 @@ _NEEDLESS = re.compile(
 )
 
 
-class MemoryToolchainUnavailable(IsolationBroken):
+class MemoryToolchainUnavailable(Exception):
     """The toolchain can't be kept in memory here; the message says why and what to do."""
 
 
@@ -67,21 +68,22 @@ class MemoryToolchain:
     """The copy of a server, which is made while that serves.
 
     wanted: None makes a copy where there is room, and warns where there is none; True makes `ready` raise MemoryToolchainUnavailable there.
-    adopt: has all boxes see it. limit_bytes: the memory that this process may use.
+    isolation: of all boxes. on_adoption: is called once they see the copy. limit_bytes: the memory that this process may use.
     """
 
     def __init__(
         self,
         settings: BoxSettings,
+        isolation: ClosableIsolation,
         *,
         wanted: bool | None,
-        adopt: Callable[[Path], Awaitable[None]],
+        on_adoption: Callable[[], None],
         place: Path = PLACE,
         limit_bytes: int | None = None,
         linger_s: float = LINGER_S,
         retry_s: float = RETRY_S,
     ) -> None:
-        self._wanted, self._adopt, self._linger_s, self._retry_s = wanted, adopt, linger_s, retry_s
+        self._isolation, self._wanted, self._on_adoption, self._linger_s, self._retry_s = isolation, wanted, on_adoption, linger_s, retry_s
         self.find_place = partial(find_place, settings, place, limit_bytes)
         self._begun: asyncio.Task[None] | None = None
         self._begin_s = 0.0
@@ -116,30 +118,31 @@ class MemoryToolchain:
         try:
             if self._wanted is False:
                 raise MemoryToolchainUnavailable("--no-resident-toolchain")
-            directory = await self._hold()
+            await self._copy()
         except MemoryToolchainUnavailable as error:
             (log.error if self._wanted else log.warning)("toolchain_on_disk", reason=str(error))
             if self._wanted:
                 raise
-            return
-        await self._adopt(directory)
-        log.info("toolchain_in_memory", directory=str(directory))
 
-    async def _hold(self) -> Path:
+    async def _copy(self) -> None:
         for tries_left in reversed(range(COPY_COUNT)):
             try:  # the files that are looked for may be gone, too
+                self._release()  # of a copy that was not adopted
+                fingerprint = await self._isolation.fingerprint(fresh=True)
                 parts, directory = await asyncio.to_thread(self.find_place)
                 log.info("toolchain_wanted", directory=str(directory), file_count=len(parts), size_mib=size_of(parts) >> 20)
-                lock = await hold(directory, parts, self._linger_s)
-                self._release()  # of a copy that was not adopted whole
-                self._lock = lock
+                self._lock = await hold(directory, parts, self._linger_s)
+                if await self._isolation.fingerprint(fresh=True) != fingerprint:
+                    raise OSError("packages were installed meanwhile; wait until no more are")
+                await self._isolation.adopt(directory, fingerprint)
                 break
-            except (OSError, subprocess.SubprocessError) as error:
+            except (OSError, subprocess.SubprocessError, IsolationBroken) as error:
                 text = f"the toolchain could not be copied to memory: {error}"
                 if not tries_left:
                     raise MemoryToolchainUnavailable(text) from error
                 log.warning("toolchain_not_copied", reason=text, tries_left=tries_left)
-        return directory
+        self._on_adoption()
+        log.info("toolchain_in_memory", directory=str(directory))
 
 
 def find_place(settings: BoxSettings, place: Path = PLACE, limit_bytes: int | None = None) -> tuple[list[ToolchainPart], Path]:

@@ -45,8 +45,8 @@ class ObservedIsolation:
 class ClosableIsolation(Isolation, Protocol):
     """An isolation that may hold a connection."""
 
-    async def adopt(self, memory_toolchain_dir: Path) -> None:
-        """Have boxes that start from now on see the toolchain's copy there."""
+    async def adopt(self, memory_toolchain_dir: Path, fingerprint: str) -> None:
+        """Have boxes that start from now on see the toolchain's copy there. fingerprint: of the files that were copied."""
 
     async def close(self) -> None:
         """Hang up; no box may be live."""

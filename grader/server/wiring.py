@@ -25,9 +25,9 @@ from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import HostBroken, SettingsInvalid
 from grader.isolation.cgroups import read_text
 from grader.isolation.directories import leave_runtime
-from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable
+from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable, find_place
 from grader.isolation.processes import read_host_memory
-from grader.isolation.select import ClosableIsolation, ObservedIsolation, choose
+from grader.isolation.select import ObservedIsolation, choose
 from grader.isolation.settings import BoxSettings
 from grader.observability.observer import LaneNow, Observer, WarmNow
 from sandbox.protocol import box_modules, wire
@@ -91,19 +91,22 @@ async def local(
         # A process shares the host's files anyhow: only of boxes anything is claimed.
         wanted = False if settings.sandbox == "process" else settings.resident_toolchain
         cores, memory_bytes = build_resources()
-
-        resident = MemoryToolchain(
-            boxes, wanted=wanted, adopt=lambda directory: adopt_toolchain(directory, isolation, fleet), limit_bytes=memory_bytes
-        )
-        stack.push_async_callback(resident.close)
         try:
             if wanted:
-                await asyncio.to_thread(resident.find_place)
+                await asyncio.to_thread(find_place, boxes, limit_bytes=memory_bytes)
         except MemoryToolchainUnavailable as error:
             raise SettingsInvalid("resident_toolchain", str(error)) from error
         cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
         isolation, availability = await choose(settings.sandbox, boxes)
         observed = ObservedIsolation(isolation)
+        resident = MemoryToolchain(
+            boxes,
+            isolation,
+            wanted=wanted,
+            on_adoption=lambda: fleet.end_waiting(),  # noqa: PLW0108  there is no fleet yet
+            limit_bytes=memory_bytes,
+        )
+        stack.push_async_callback(resident.close)
         stack.push_async_callback(isolation.close)
         log.info("isolation_chosen", isolation=isolation.NAME, detail=availability.detail, warnings=availability.warnings)
         emulated_count = settings.lanes if box_modules.has_emulated() else 0
@@ -112,8 +115,7 @@ async def local(
             raise SettingsInvalid("device", f"no GPU is used here, and {box_modules.MISSING}")
         count = settings.builders or builder_count(cores, memory_bytes, gpu_count=len(gpus), emulated_count=emulated_count)
         log.info("builders_chosen", count=count, computed=settings.builders is None, cores=cores, memory_bytes=memory_bytes)
-        lane_count = emulated_count + len(gpus)
-        warm_count = lane_count + WARM_MORE if settings.warm_boxes is None else settings.warm_boxes
+        warm_count = emulated_count + len(gpus) + WARM_MORE if settings.warm_boxes is None else settings.warm_boxes
         fleet = LocalFleet(
             isolation=observed,
             settings=boxes,
@@ -121,7 +123,7 @@ async def local(
             default=None if settings.device == "auto" else settings.device,
             lane_count=emulated_count,
             builder_count=count,
-            warm_count=warm_count if lane_count else 0,
+            warm_count=warm_count,
             cache=cache,
             files=SubmissionFiles(settings.submission_files_path, settings.submission_files_bytes),
             make_judge=make_judge,
@@ -145,12 +147,6 @@ async def local(
                 warm=fleet.warm,
                 prepare=fleet.prepare,
             )
-
-
-async def adopt_toolchain(memory_toolchain_dir: Path, isolation: ClosableIsolation, fleet: LocalFleet) -> None:
-    """Have boxes see the toolchain's copy there from now on, and no job get one that started before."""
-    await isolation.adopt(memory_toolchain_dir)
-    fleet.end_waiting()
 
 
 async def await_toolchain(resident: MemoryToolchain) -> None:

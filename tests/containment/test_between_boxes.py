@@ -13,6 +13,7 @@ import pytest
 from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain_keeper import settle
+from tests import fakes
 
 # A file that every box has, of the host's toolchain.
 PAGES = """
@@ -87,19 +88,15 @@ ROOM = {"memory_bytes": 2 << 30, "tmp_bytes": 64 << 20, "process_count": 64, "op
 @pytest.fixture(scope="module")
 def memory_toolchain_dir():
     """A copy of the toolchain in memory, as a server makes one."""
-    directories = list[Path]()
-
-    async def adopt(directory):
-        directories.append(directory)
-
+    boxes = fakes.FakeBoxes()
     with tempfile.TemporaryDirectory(prefix="grader-resident-") as place, asyncio.Runner() as runner:
         settings = BoxSettings(state_id=f"resident{os.getpid()}", runtime_dir=Path(place))
-        resident = MemoryToolchain(settings, wanted=True, adopt=adopt, linger_s=0)
+        resident = MemoryToolchain(settings, boxes, wanted=True, on_adoption=lambda: None, linger_s=0)
         try:
             runner.run(resident.ready())
         except MemoryToolchainUnavailable as error:
             pytest.skip(str(error))
-        yield directories[0]
+        yield boxes.toolchain
         runner.run(resident.close())  # its keeper, or a server's, removes it
 
 
@@ -136,7 +133,7 @@ async def test_boxes_see_the_copy_from_when_it_is_adopted(cage, memory_toolchain
     isolation = cage.isolation(extra_binds=(cage.attacker,))
     before = await printed()
     assert "/usr" in before and any(line.startswith("mapped /") for line in before)
-    await isolation.adopt(memory_toolchain_dir)
+    await isolation.adopt(memory_toolchain_dir, "of the files")
     assert await printed() <= {*OF_ONE_BOX, cage.attacker[1]}
     if cage.name == "forks":  # its parent, before somebody looks for what is left
         await isolation.close()

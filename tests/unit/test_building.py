@@ -165,6 +165,10 @@ class FakeHost:
         self.cache = cache
         self.cores = asyncio.Semaphore(1)
         self._place, self._count = place, 0
+        self.adopts = False  # a copy of the toolchain while a box builds
+
+    def generation(self) -> int:
+        return self.isolation.count if self.adopts else 0
 
     def builder(self) -> asyncio.Semaphore:
         return self.cores
@@ -328,6 +332,14 @@ async def test_what_was_built_while_the_toolchain_changed_is_not_kept(host: Fake
     await built(host)
     host.isolation.toolchain = "toolchain 1"
     assert not (await built(host))[0].cached
+
+
+async def test_what_was_built_while_a_copy_of_the_toolchain_was_adopted_is_not_kept(host: FakeHost) -> None:
+    """Its box saw the files on disk, which may have changed since the copy was made. The control: the next build is kept."""
+    host.adopts = True
+    await built(host)
+    host.adopts = False
+    assert [(await built(host))[0].cached for _ in range(2)] == [False, True]
 
 
 REJECTED = BoxExit(cause=BoxCause.EXITED, exit_code=7, output=b"kernel.cu(1): error: no\n")

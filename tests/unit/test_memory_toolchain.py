@@ -20,11 +20,13 @@ from grader.config import Settings
 from grader.isolation import IsolationBroken
 from grader.isolation import memory_toolchain as module
 from grader.isolation import toolchain_keeper as keeper
+from grader.isolation.fingerprint import HostFingerprint
 from grader.isolation.memory_toolchain import PREFIX, MemoryToolchain, MemoryToolchainUnavailable, hold, sweep, why_not
 from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain import BindMount, Toolchain, host_toolchain, mirrored
 from grader.isolation.toolchain_keeper import KEEPER_NAME, PARTIAL_MODE, WHOLE_MODE
 from grader.server.wiring import trusts_callers
+from tests import fakes
 
 HANG_S, KEEPER = 60.0, "toolchain_keeper.py"
 T = TypeVar("T")
@@ -277,17 +279,34 @@ async def test_a_copy_that_can_not_be_is_an_error_where_it_is_asked_for_and_none
 ) -> None:
     """A directory on disk is no place for it. Boxes go on with the toolchain on disk, where it is not asked for. It is tried again, but not
     by each submission that waits."""
-    adopted = list[Path]()
-
-    async def adopt(directory: Path) -> None:
-        adopted.append(directory)
-
-    settings = BoxSettings(state_id="a", runtime_dir=tmp_path / "run")
-    resident = MemoryToolchain(settings, wanted=wanted, adopt=adopt, place=tmp_path, retry_s=retry_s)
+    settings, boxes = BoxSettings(state_id="a", runtime_dir=tmp_path / "run"), fakes.FakeBoxes()
+    resident = MemoryToolchain(settings, boxes, wanted=wanted, on_adoption=lambda: None, place=tmp_path, retry_s=retry_s)
     with pytest.raises(MemoryToolchainUnavailable, match="not a tmpfs") if wanted else nullcontext():
         await resident.ready()
     again = resident.begin()
-    assert again.done() is (wanted is not True or retry_s > 0) and adopted == []
+    assert again.done() is (wanted is not True or retry_s > 0) and boxes.toolchain is None
+    await resident.close()
+
+
+@pytest.mark.parametrize("installed", [True, False])
+async def test_a_copy_has_the_packages_that_its_fingerprint_is_of(tree: Path, tmp_path: Path, installed: bool) -> None:
+    """Another is made where packages are installed meanwhile: artifacts are kept by the fingerprint. The control: nothing is installed."""
+    boxes, package = fakes.FakeBoxes(), tree / "bin" / "package" / "header.h"
+    boxes.fingerprint = HostFingerprint(lambda scan: scan.take_tree(str(tree))).current  # type: ignore[method-assign]
+
+    def find_place() -> tuple[list[module.ToolchainPart], Path]:
+        listed = parts(tree)
+        if installed and not package.exists():
+            package.parent.mkdir()
+            package.touch()
+        return listed, tmp_path / f"{PREFIX}{module._digest(listed)}"
+
+    settings = BoxSettings(state_id="a", runtime_dir=tmp_path / "run")
+    resident = MemoryToolchain(settings, boxes, wanted=True, on_adoption=lambda: None, linger_s=0)
+    resident.find_place = find_place  # type: ignore[assignment]
+    await resident.ready()
+    assert boxes.toolchain is not None and mirrored(boxes.toolchain, package).exists() is installed
+    assert boxes.adopted_fingerprint == await HostFingerprint(lambda scan: scan.take_tree(str(tree))).current()
     await resident.close()
 
 

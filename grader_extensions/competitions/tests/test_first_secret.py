@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ from grader.isolation.settings import BoxSettings
 from grader.isolation.toolchain_keeper import KEEPER_NAME, PARTIAL_MODE
 from grader.server import wiring
 from grader.server.running import serving
-from grader.server.wiring import Grading, adopt_toolchain, await_toolchain, host_breaker
+from grader.server.wiring import Grading, await_toolchain, host_breaker
 from grader.v1 import submission_pb2
 from sandbox.protocol import wire
 from tests import fakes
@@ -40,7 +39,6 @@ class SeeingBoxes(fakes.FakeBoxes):
 
     def __init__(self) -> None:
         super().__init__()
-        self.toolchain: Path | None = None
         self.adoption_faults: list[Exception] = []  # of as many adoptions
         self.seen: list[Path | None] = []  # by each box, whose number is its uid
         self.judged: list[Path | None] = []
@@ -53,13 +51,10 @@ class SeeingBoxes(fakes.FakeBoxes):
             box.uid = uid  # type: ignore[misc]
             yield box
 
-    async def adopt(self, directory: Path) -> None:
+    async def adopt(self, memory_toolchain_dir: Path, fingerprint: str) -> None:
         if self.adoption_faults:
             raise self.adoption_faults.pop()
-        self.toolchain = directory
-
-    async def close(self) -> None:
-        """Nothing is held."""
+        await super().adopt(memory_toolchain_dir, fingerprint)
 
     def judge_maker(self, judges: fakes.Judges) -> Callable[..., JudgeProcess]:
         def make(kind: str, gpu: GpuAccess | None, cache_dir: Path | None) -> JudgeProcess:
@@ -110,8 +105,7 @@ class SlowCopy:
 
     def resident(self, boxes: SeeingBoxes, fleet: LocalFleet) -> MemoryToolchain:
         settings = BoxSettings(state_id="a", runtime_dir=self.directory.parent)
-        adopt = partial(adopt_toolchain, isolation=boxes, fleet=fleet)
-        resident = MemoryToolchain(settings, wanted=True, adopt=adopt, place=self.directory.parent, linger_s=0, retry_s=0)
+        resident = MemoryToolchain(settings, boxes, wanted=True, on_adoption=fleet.end_waiting, linger_s=0, retry_s=0)
         resident.find_place = self.find_place  # type: ignore[assignment]
         return resident
 
