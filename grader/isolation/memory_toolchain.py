@@ -120,9 +120,10 @@ class MemoryToolchain:
                 raise MemoryToolchainUnavailable("--no-resident-toolchain")
             await self._copy()
         except MemoryToolchainUnavailable as error:
-            (log.error if self._wanted else log.warning)("toolchain_on_disk", reason=str(error))
             if self._wanted:
+                log.error("toolchain_on_disk", reason=str(error), until="a later try, when secret workloads wait for it")
                 raise
+            log.warning("toolchain_on_disk", reason=str(error), until="the server is restarted")
 
     async def _copy(self) -> None:
         for tries_left in reversed(range(COPY_COUNT)):

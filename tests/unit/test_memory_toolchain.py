@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from grader.config import Settings
 from grader.isolation import IsolationBroken
@@ -281,8 +282,10 @@ async def test_a_copy_that_can_not_be_is_an_error_where_it_is_asked_for_and_none
     by each submission that waits."""
     settings, boxes = BoxSettings(state_id="a", runtime_dir=tmp_path / "run"), fakes.FakeBoxes()
     resident = MemoryToolchain(settings, boxes, wanted=wanted, on_adoption=lambda: None, place=tmp_path, retry_s=retry_s)
-    with pytest.raises(MemoryToolchainUnavailable, match="not a tmpfs") if wanted else nullcontext():
+    with capture_logs() as logs, pytest.raises(MemoryToolchainUnavailable, match="not a tmpfs") if wanted else nullcontext():
         await resident.ready()
+    (event,) = logs
+    assert event["event"] == "toolchain_on_disk" and ("restarted" in event["until"]) == (not wanted)
     again = resident.begin()
     assert again.done() is (wanted is not True or retry_s > 0) and boxes.toolchain is None
     await resident.close()
