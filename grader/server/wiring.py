@@ -23,6 +23,7 @@ from grader.dispatch.host_breaker import HostBreaker, grade_own
 from grader.dispatch.lanes import JudgeMaker, JudgeProcess
 from grader.dispatch.local_fleet import LocalFleet
 from grader.errors import HostBroken, SettingsInvalid
+from grader.isolation import IsolationBroken
 from grader.isolation.cgroups import read_text
 from grader.isolation.directories import leave_runtime
 from grader.isolation.memory_toolchain import MemoryToolchain, MemoryToolchainUnavailable, find_place
@@ -96,6 +97,9 @@ async def local(
                 await asyncio.to_thread(find_place, boxes, limit_bytes=memory_bytes)
         except MemoryToolchainUnavailable as error:
             raise SettingsInvalid("resident_toolchain", str(error)) from error
+        except OSError as error:
+            remedy = "when no packages are being installed, or without --resident-toolchain"
+            raise IsolationBroken(f"the toolchain can't be kept in memory: {error}; start again {remedy}") from error
         cache = ArtifactCache(settings.cache_path, settings.cache_bytes) if settings.cache_bytes else None
         isolation, availability = await choose(settings.sandbox, boxes)
         observed = ObservedIsolation(isolation)

@@ -92,6 +92,23 @@ async def test_a_server_that_does_not_start_leaves_no_directory(tmp_path: Path, 
     assert list((tmp_path / "t").iterdir()) == []
 
 
+async def test_a_toolchain_that_can_not_be_looked_through_is_an_error_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a server starts that has to copy it, here because a path is too long. `run` prints such an error without a traceback."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").touch()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for _ in range(20):
+        os.mkdir("d" * 250)
+        os.chdir("d" * 250)
+    settings = Settings(state_dir=tmp_path / "state", device="emulated", resident_toolchain=True)
+    with pytest.raises(IsolationBroken, match=r"kept in memory: .*File name too long.*start again"):
+        async with wiring.local(settings):
+            pass
+
+
 def test_a_process_of_another_pid_namespace_is_not_taken_for_our_own_group() -> None:
     """A cgroup lists it as 0, and a signal to 0 is for all of the caller's group. The control, in the same list, is killed."""
     ended = subprocess.run([sys.executable, "-c", KILLER], check=False, start_new_session=True, capture_output=True, text=True, timeout=300)
