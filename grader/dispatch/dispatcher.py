@@ -1,8 +1,8 @@
 """Takes submissions out of the ledger, has them graded, and records what became of them.
 
-Holds at most `capacity()` leases, of submissions to `device_kinds()` or to what none of `known_kinds()` is, which the fleet refuses. What
-a kernel does wrong comes as facts and ends in a verdict; what `grade` raises is our fault and gives the lease back. Nothing is kept in
-memory that the ledger does not have: a dispatcher may die at any moment.
+Holds at most `capacity()` leases, and as many of attempts that wait for their host to be prepared, of submissions to `device_kinds()` or
+to what none of `known_kinds()` is, which the fleet refuses. What a kernel does wrong comes as facts and ends in a verdict; what `grade`
+raises is our fault and gives the lease back. All that counts is in the ledger: a dispatcher may die at any moment.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Grade = Callable[[Lease], AsyncIterator[wire.Fact]]
 @dataclass(eq=False)
 class _LeaseAttempt:
     """An attempt that is going on. check: done where it is to be looked at before the next heartbeat; stop, once set, is not changed.
-    report: done once the verdict is known; settled: set once the ledger has it."""
+    report: done once the verdict is known; settled: set once the ledger has it. prepares: it waits for its host, and uses no device."""
 
     lease: Lease
     check: asyncio.Future[None] = field(default_factory=asyncio.Future)
@@ -58,6 +58,7 @@ class _LeaseAttempt:
     stop: StopReason | None = None
     report: asyncio.Future[Report] = field(default_factory=asyncio.Future)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    prepares: bool = False
     unwritten: Sequence[wire.Fact] = ()  # the last facts, which are written with the verdict
 
     def look(self) -> None:
@@ -251,7 +252,8 @@ class Dispatcher:
 
     async def _take_some(self, group: asyncio.TaskGroup) -> bool:
         """Take what there is room for, a few in one transaction; whether there may be more."""
-        room, kinds, self._idle_kinds = self._capacity() - len(self._attempts), self._device_kinds(), None
+        capacity, kinds, self._idle_kinds = self._capacity(), self._device_kinds(), None
+        room = capacity - len(self._attempts) + min(capacity, sum(attempt.prepares for attempt in self._attempts))
         if self._draining.is_set() or room <= 0:
             return False
         limit = min(room, MAX_BATCH_SIZE)
@@ -308,9 +310,9 @@ class Dispatcher:
             ):
                 async for fact in stream:
                     facts.append(fact)
-                    waits = isinstance(fact, wire.Progress) and fact.stage is wire.Stage.WAITING
-                    allowed_s = LANE_LIMIT_S if waits else SILENCE_LIMIT_S
-                    limit_s = asyncio.get_running_loop().time() + allowed_s
+                    stage = fact.stage if isinstance(fact, wire.Progress) else None
+                    attempt.prepares = stage is wire.Stage.PREPARING
+                    limit_s = asyncio.get_running_loop().time() + (LANE_LIMIT_S if stage is wire.Stage.WAITING else SILENCE_LIMIT_S)
                     if abs(limit_s - (silence.when() or 0.0)) > 1.0:  # not at each of many facts: to set a timer takes long
                         silence.reschedule(limit_s)
                     self._observer.fact_found(lease, fact)
@@ -370,14 +372,12 @@ class Dispatcher:
                 log.info("attempt_settled", verdict=outcome.verdict, reason=outcome.reason)
             case Failure():
                 # A device, a host or a worker that is away is nobody's attempt: counted, it would burn the whole queue within a moment.
-                counted = outcome.reason not in UNCOUNTED
-                settled = await self._ledger.release(lease, outcome, counted=counted)
+                settled = await self._ledger.release(lease, outcome, counted=outcome.reason not in UNCOUNTED)
                 log.info("attempt_released", state=settled.state)
             case None if attempt.stop in (StopReason.CANCELLED, StopReason.DRAINED):
                 # Not counted: the attempt was not at fault. The ledger knows whether a cancellation was asked for.
-                reason = attempt.stop.name
-                settled = await self._ledger.release(lease, Failure(reason=reason, message="stopped"), counted=False)
-                log.info("attempt_stopped", why=reason, state=settled.state)
+                settled = await self._ledger.release(lease, Failure(reason=attempt.stop.name, message="stopped"), counted=False)
+                log.info("attempt_stopped", why=attempt.stop.name, state=settled.state)
             case None:
                 log.warning("lease_lost")
             case _:

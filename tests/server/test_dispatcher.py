@@ -242,6 +242,27 @@ async def test_work_is_taken_up_without_waiting_for_the_poll(ledger):
     assert grade.running_most == 1
 
 
+@pytest.mark.parametrize(("stage", "attempt_count"), [(wire.Stage.PREPARING, 4), (wire.Stage.WAITING, 2)])
+async def test_attempts_that_wait_for_their_host_leave_room_for_as_many(ledger, stage, attempt_count):
+    """And for no more, for each has directories and may have a box. The control: those that wait for a device leave none."""
+    grade, looks, began, go_on = fakes.FakeGrade(), [], [], asyncio.Event()
+
+    async def waiting(lease):
+        began.append(lease)
+        yield wire.Progress(stage=stage)
+        await go_on.wait()
+        async for fact in grade(lease):
+            yield fact
+
+    waiting_submissions = [await submit(ledger, "accept") for _ in range(6)]
+    async with dispatching(ledger, waiting, capacity=lambda: looks.append(len(began)) or 2, poll_s=0.01):
+        await until(lambda: looks.count(attempt_count) > 5)
+        assert len(began) == attempt_count
+        go_on.set()
+        for submission in waiting_submissions:
+            await until_event(ledger, submission, SubmissionState.SUCCEEDED)
+
+
 async def test_the_end_of_an_attempt_looks_for_nothing_where_nothing_waited(ledger, monkeypatch):
     """There was room for more, and the last look found no more."""
     looks, lease_some = list[int](), ledger.lease_some

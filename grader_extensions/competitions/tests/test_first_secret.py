@@ -30,7 +30,7 @@ from sandbox.protocol import wire
 from tests import fakes
 from tests.server.competition_files import toml
 
-HANG_S = 120.0
+HANG_S, CAPACITY = 120.0, 4
 SECRET = f'secret_seed = "{"ab" * 16}"\nprocesses = 2\n[[secret]]\nproblem = "sum"\naxes = {{ n = 987654 }}\n'
 
 
@@ -150,7 +150,7 @@ def serve_copying(place, settings, tmp_path, boxes, copy):
             async with fleet, host_breaker(fleet, proving=False) as breaker:
                 yield Grading(
                     grade=breaker.grade,
-                    capacity=lambda: 4,
+                    capacity=lambda: CAPACITY,
                     device_kinds=lambda: ("emulated",),
                     isolation="fake",
                     safe=True,
@@ -187,6 +187,17 @@ async def test_the_first_secret_is_met_in_a_box_that_sees_the_copy(serve_copying
         copy.go_on()
         assert succeeded(await finished(client, submitted))
         assert boxes.seen[0] is None and boxes.judged == [None, copy.directory, copy.directory]
+
+
+async def test_as_many_secrets_as_a_server_takes_do_not_hold_up_shown_work(serve_copying, boxes, copy, kernel, finished):
+    """They wait for the copy, and use nothing of the host meanwhile. All are judged once it is there."""
+    async with serve_copying() as client:
+        waiting = [await client.submit(secret(kernel)) for _ in range(CAPACITY)]
+        await until(lambda: len(boxes.runs) == CAPACITY)
+        async with asyncio.timeout(HANG_S):
+            assert succeeded(await finished(client, await client.submit(kernel(mode=wire.Mode.TEST))))
+        copy.go_on()
+        assert all([succeeded(await finished(client, submitted)) for submitted in waiting])
 
 
 async def test_without_the_wait_a_secret_is_met_on_the_files_on_disk(serve_copying, boxes, copy, kernel, finished):
