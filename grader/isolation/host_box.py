@@ -198,12 +198,13 @@ class HostBox(SupervisedBox):
                 self._parent.fork(self._first_pid, child, ends, entrances)
 
     def _end_processes(self) -> None:
-        try:
-            if self._first is not None:
-                processes.end_one(self._first)  # it is a namespace's first, so when it is gone all the others are
-        finally:  # later: what forked the command is in the cgroup, too, and reaps it, without which the first does not end
-            if self._cgroup is not None:
-                self._cgroup.kill()
+        """Kill all at once: the first process of a namespace ends once the others have, and what forked the command has reaped it."""
+        if self._first is not None:
+            processes.kill(self._first)
+        if self._cgroup is not None:
+            self._cgroup.kill()
+        if self._first is not None:
+            processes.await_end(self._first)
         processes.end_all(self._members)
 
     async def _settle(self) -> int | None:

@@ -155,10 +155,14 @@ def end_all(find: Callable[[], set[int]]) -> None:
         time.sleep(0.001)
 
 
-def end_one(descriptor: int) -> None:
-    """Kill the process that a pidfd stands for, and wait until it has ended."""
+def kill(descriptor: int) -> None:
+    """Kill the process that a pidfd stands for."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+
+
+def await_end(descriptor: int) -> None:
+    """Wait until the process that a pidfd stands for has ended."""
     if not select.select([descriptor], [], [], GONE_WITHIN_S)[0]:
         raise IsolationBroken("a box's first process does not die; a device driver may hold it")
 
