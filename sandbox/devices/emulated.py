@@ -72,6 +72,7 @@ class EmulatedDevice(Device):
     def __init__(self) -> None:
         self._cache: ctypes.Array[ctypes.c_char] | None = None
         self._thread_order = 0
+        self._spare: EmulatedArena | None = None
 
     def identify(self) -> wire.Environment:
         name = f"emulated on {len(os.sched_getaffinity(0))} cores of {cpu_model()}"
@@ -88,7 +89,13 @@ class EmulatedDevice(Device):
 
     def create_arena(self, size_bytes: int) -> EmulatedArena:
         size_bytes = -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        if self._spare is not None and self._spare.size_bytes == size_bytes:
+            spare, self._spare = self._spare, None
+            return spare
         return EmulatedArena(create_sealed("arena", size_bytes), size_bytes)
+
+    def spare_arena(self, size_bytes: int) -> None:
+        self._spare = self.create_arena(size_bytes)
 
     def attach_arena(self, fd: int, size_bytes: int) -> EmulatedArena:
         return EmulatedArena(fd, size_bytes)

@@ -25,6 +25,7 @@ from sandbox.devices import Device, cpu_model, implementation
 from sandbox.judge import end_with_parent
 from sandbox.judge.baseline import Baseline
 from sandbox.judge.lane import judge, prepare
+from sandbox.judge.trial import LEAST_ARENA_BYTES
 from sandbox.protocol import wire
 from sandbox.protocol.box_files import fix_triton_key
 from sandbox.protocol.devices import DeviceKind, device_info
@@ -56,12 +57,14 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what is there now stays: all of torch's modules would be looked at in every turn
     try:
+        device.spare_arena(LEAST_ARENA_BYTES)
         for line in sys.stdin.buffer:
             gc.collect()
             for fact in answer(wire.decode(line), device, baseline):
                 _emit(facts, fact)
                 if isinstance(fact, wire.Broken) and fact.device_lost:
                     return
+            device.spare_arena(LEAST_ARENA_BYTES)
     finally:
         baseline.close()
 

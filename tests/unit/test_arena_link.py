@@ -1,5 +1,6 @@
 """Bytes that go over the link between judge and runner."""
 
+import os
 import socket
 from contextlib import suppress
 from typing import Any
@@ -16,6 +17,7 @@ if AFTER_COLLECTION:
     import torch
 
     from sandbox.judge.baseline import runner_job
+    from sandbox.judge.trial import LEAST_ARENA_BYTES
     from tests.unit.test_lane import PROBLEM
 
 
@@ -41,6 +43,23 @@ def test_long_templates_need_nobody_who_reads_at_once(length: int) -> None:
         templates = Templates(theirs, ("public", ""))
         send_templates(ours, ("public", "x" * length), 1.0)
         assert templates[1] == "x" * length
+
+
+def test_a_spare_arena_is_for_one_job() -> None:
+    """Each job has pages of its own, whether they were made before it or with it."""
+    device = EmulatedDevice()
+    device.spare_arena(LEAST_ARENA_BYTES)
+    arenas = [device.create_arena(size_bytes) for size_bytes in (2 * LEAST_ARENA_BYTES, LEAST_ARENA_BYTES, LEAST_ARENA_BYTES)]
+    device.spare_arena(LEAST_ARENA_BYTES)
+    arenas.append(device.create_arena(LEAST_ARENA_BYTES))
+    assert [arena.size_bytes // LEAST_ARENA_BYTES for arena in arenas] == [2, 1, 1, 1]
+    for number, arena in enumerate(arenas):
+        value = arena.tensor(0, "int64", (1,))
+        assert value.item() == 0
+        value.fill_(number + 1)
+    assert len({os.fstat(arena.fd).st_ino for arena in arenas}) == len(arenas)
+    for arena in arenas:
+        arena.close()
 
 
 class TooSmall(EmulatedDevice):
