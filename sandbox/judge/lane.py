@@ -12,6 +12,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -223,22 +224,24 @@ def _verify(
     hidden_at_ns = time.monotonic_ns() if workload.hidden else None
     yield wire.Progress(stage=wire.Stage.VERIFYING, workload_id=workload.workload_id, hidden_at_ns=hidden_at_ns)
     earlier: list[torch.Tensor] | None = None
-    ahead = subject.device.CLOCK is wire.Clock.HOST  # on a GPU it would take the kernel's memory bandwidth
-    for index in range(count):
-        draw_next = (bench if index + 1 < count else following) if ahead else None
-        how = RunOptions(poison_allocations=True, stir=True, draw_next=draw_next)
-        if libraries is not None and index == observed_index:
-            result = run(subject, bench, replace(how, operation=libraries.operation, limit_s=libraries.limit_s))
-            libraries.add(result.reply, hidden=workload.hidden)
-        else:
-            result = run(subject, bench, how)
-        trial = judge_run(result, bench, wire.TrialPhase.VERIFY, index)
-        if not workload.hidden:
-            trial = explain(trial, result, bench, earlier, takes_outputs=subject.takes_outputs)
-        yield trial
-        if trial.outcome is not PASSED:
-            return trial.outcome
-        earlier = result.outputs
+    ahead = subject.device.CLOCK is wire.Clock.HOST  # a core is free; on a GPU it would take the kernel's memory bandwidth
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        for index in range(count):
+            how = RunOptions(poison_allocations=True, stir=True)
+            if ahead and (drawn := bench if index + 1 < count else following):
+                how = replace(how, meanwhile=drawn.drawing_ahead(pool, subject.device))
+            if libraries is not None and index == observed_index:
+                result = run(subject, bench, replace(how, operation=libraries.operation, limit_s=libraries.limit_s))
+                libraries.add(result.reply, hidden=workload.hidden)
+            else:
+                result = run(subject, bench, how)
+            trial = judge_run(result, bench, wire.TrialPhase.VERIFY, index)
+            if not workload.hidden:
+                trial = explain(trial, result, bench, earlier, takes_outputs=subject.takes_outputs)
+            yield trial
+            if trial.outcome is not PASSED:
+                return trial.outcome
+            earlier = result.outputs
     return PASSED
 
 

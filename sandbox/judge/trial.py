@@ -12,8 +12,8 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
@@ -82,6 +82,13 @@ class WorkloadContext:
         key = secrets.token_hex(16)
         return key, inputs.of_workload(self.problem, self.workload, self.task.draw, key, device)
 
+    @contextmanager
+    def drawing_ahead(self, pool: Executor, device: Device) -> Iterator[None]:
+        """Draw the inputs of the next run in a thread, and have them at the end."""
+        drawn = pool.submit(self.fresh_inputs, device)
+        yield
+        self.ahead = drawn.result()
+
     def placed(self, how: RunOptions) -> tuple[object, ...]:
         """Return what a PLACE at the last placement was for: null runs for which it would be the same need no other."""
         return self.workload, self.placement, how.count, how.copy_out, how.poison_allocations
@@ -124,7 +131,7 @@ class RunOptions:
     copy_out: bool = False
     count: int = 1
     inspect: bool = True  # look for what was not written, or where it should not be; of the trusted runner that is known
-    draw_next: WorkloadContext | None = None  # draw the inputs of its next run while this one runs: on the host's cores one is free
+    meanwhile: AbstractContextManager[None] = field(default_factory=nullcontext)  # what the judge does while the kernel runs
 
 
 def run(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> Run:
@@ -155,7 +162,7 @@ def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
     for index in range(how.count):
         scenes.append(_scene(runner, bench, placement, index * placement.span, guarded=how.inspect, reused=shared))
         shared = shared if how.inspect else scenes[0].drawn
-    with _drawing(how.draw_next, device):
+    with how.meanwhile:
         snapshots = [[torch.empty_like(target) for target in scene.targets] for scene in scenes]
         poison_bits: list[tuple[int, ...]] = []
 
@@ -197,18 +204,6 @@ def run_train(runner: RunnerLink, bench: WorkloadContext, how: RunOptions) -> li
         result = Run(key=scene.key, reply=reply, duration_ns=duration_ns, inputs=scene.drawn, outputs=outputs)
         results.append(scene.inspected(result, bits, bench.task.scratch) if how.inspect else result)
     return results
-
-
-@contextmanager
-def _drawing(bench: WorkloadContext | None, device: Device) -> Iterator[None]:
-    """Draw the next inputs of a workload in a thread, and have them at the end."""
-    if bench is None:
-        yield
-        return
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        drawn = pool.submit(bench.fresh_inputs, device)
-        yield
-    bench.ahead = drawn.result()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
