@@ -208,7 +208,7 @@ class SubmissionWatch:
                 leaving = self._ledger.changes.leaving
                 events = await redacted.after(after)
                 moves = [(event.state, event.attempt) for event in events if event.state]
-                if moves and moves[-1] != (submission.state, submission.attempt_count):
+                if not events or (moves and moves[-1] != (submission.state, submission.attempt_count)):
                     submission = await self._ledger.get(submission_id)  # after the events, so that the report is there with the last
                 for event in events:
                     yield await converted(submission, partial(messages.event_to_proto, event, submission, redactor))

@@ -54,6 +54,15 @@ async def test_a_watch_goes_on_after_what_was_seen(client, kernel, finished):
     assert [event async for event in client.watch(submission.name, after_sequence=everything[-1])] == []
 
 
+async def test_a_watch_after_more_events_than_there_are_ends_with_the_submission(client, kernel):
+    """As after a ledger was restored from a backup."""
+    submission = await client.submit(kernel("slow"))
+    async with asyncio.timeout(SOON_S):
+        assert [
+            event async for event in client.watch(submission.name, after_sequence=1000) if event.WhichOneof("event") != "queue_position"
+        ] == []
+
+
 async def test_a_watch_may_wait_for_what_is_found_after_the_verdict(serve, kernel):
     """The final state is sent once, before the sanitizer is through; the stream ends when the report has what it found. Without
     until_findings it ends with the final state, live and replayed."""
