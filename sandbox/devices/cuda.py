@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from cuda.bindings import driver
 
-from sandbox.devices import POISON_BYTE, Arena, DeviceFault, ForeignUsage, ceilings, driver_result
+from sandbox.devices import POISON_BYTE, Arena, Device, DeviceFault, ForeignUsage, ceilings, driver_result
 from sandbox.devices.clock import EVICT_BYTES, SHIFT_COUNT, NativeClock
 from sandbox.protocol import wire
 from sandbox.protocol.devices import DeviceKind, device_info
@@ -141,7 +141,7 @@ def _spans(spans: Spans) -> _MemoryList:
     return _MemoryList(count=len(largest), items=(_Memory * SPAN_LIMIT)(*(_Memory(*span) for span in largest)))
 
 
-class CudaDevice:
+class CudaDevice(Device):
     """The GPU that CUDA_VISIBLE_DEVICES leaves."""
 
     KIND = DeviceKind.CUDA
