@@ -15,10 +15,12 @@ from tests.harness.messages import SECRET
 SLOW_ATTACK = attack_files.attack("slows_baseline")
 
 
-def graded(verdict: Verdict, reason: str = "", output: str = "", certified_ns: int | None = None) -> Graded:
+def graded(verdict: Verdict, reason: str = "", output: str = "", certified_ns: int | None = None, ratio: float = 1.0) -> Graded:
     samples = wire.Samples(durations_ns=(certified_ns or 1,) * 3)
     timed = wire.Measurement(workload_id="n1537", clock=wire.Clock.HOST, certified=samples, reported=samples, bound_ns=0, floor_ns=0)
-    report = Report(verdict=verdict, reason=reason, summary="", measurements=() if certified_ns is None else (timed,))
+    speedup = wire.Speedup(baseline="compile", ratio=ratio, ratio_low=ratio, ratio_high=ratio)
+    measurements = () if certified_ns is None else (timed,)
+    report = Report(verdict=verdict, reason=reason, summary="", measurements=measurements, speedups=(speedup,))
     return Graded(report=report, facts=(wire.RunEnd(cause="exited", output=output),))  # a report of ranked mode shows none of it
 
 
@@ -28,6 +30,15 @@ def test_a_faster_time_than_the_honest_twins_is_a_gain() -> None:
     honest = graded(Verdict.ACCEPTED, certified_ns=500_000)
     gains = {ns: gain_of(graded(Verdict.ACCEPTED, certified_ns=ns), honest, problem) for ns in (480_000, 491_000, 600_000)}
     assert gains == {480_000: "20.0 us", 491_000: None, 600_000: None}
+
+
+def test_a_better_speedup_than_the_honest_twins_is_a_gain() -> None:
+    """By more than 15 %, and by 2 us of the baseline's time: beside a kernel of 20 ms a baseline of 6 us is not known better."""
+    problem, gains = test_exploits.problem_of(SLOW_ATTACK), dict[tuple[int, float], str | None]()
+    for ns, honest, ratio in ((17_000, 1.5, 1.8), (17_000, 1.5, 1.7), (20_000_000, 0.0003, 0.00036)):
+        twin, attack = (graded(Verdict.ACCEPTED, certified_ns=ns, ratio=value) for value in (honest, ratio))
+        gains[ns, ratio] = gain_of(attack, twin, problem)
+    assert gains == {(17_000, 1.8): "compile: 1.80 times, not 1.50", (17_000, 1.7): None, (20_000_000, 0.00036): None}
 
 
 def test_what_an_accepted_attack_gains() -> None:
