@@ -57,7 +57,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 def engine(path: Path, begin: str) -> sa.Engine:
     """An engine whose transactions start with `begin`. Its errors quote no parameters: there are sources among them."""
     arguments = {"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000}
-    database_engine = sa.create_engine(f"sqlite:///{path}", connect_args=arguments, hide_parameters=True)
+    database_engine = sa.create_engine(f"sqlite:///{path}", connect_args=arguments, hide_parameters=True, paramstyle="named")
 
     @sa.event.listens_for(database_engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: Any) -> None:

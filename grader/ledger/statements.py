@@ -6,7 +6,6 @@ Parameters that are no columns begin with `by_`; what a column is set to is give
 from __future__ import annotations
 
 import itertools
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,42 +23,61 @@ from grader.model import NewSubmission, Submission, SubmissionState, Verdict
 from sandbox.protocol import wire
 
 
+class _Compiled:
+    """A statement in a database's own words."""
+
+    def __init__(self, statement: sa.Select[Any] | sa.sql.dml.UpdateBase, dialect: sa.Dialect, names: list[str] | None) -> None:
+        compiled = statement.compile(dialect=dialect, column_keys=names)
+        self.text = compiled.string
+        self._constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
+        types = ((name, bind.type.dialect_impl(dialect).bind_processor(dialect)) for name, bind in compiled.binds.items())
+        self._to_database = [(name, convert) for name, convert in types if convert and name in compiled.bind_names.values()]
+        self._kinds = [column.type.dialect_impl(dialect) for column in statement.exported_columns]
+        self._from_database: list[Any] | None = None  # in the order of columns; None where values are rows' own
+
+    def parameters(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of a row as the database takes them."""
+        values = {**self._constants, **row}
+        for name, convert in self._to_database:
+            values[name] = convert(values[name])
+        return values
+
+    def rows(self, dialect: sa.Dialect, head: SimpleResultMetaData, cursor: Any) -> list[sa.Row[Any]]:
+        """Return what the database answered."""
+        if self._from_database is None:  # by the types that it answers with, where it says them
+            columns = zip(self._kinds, cursor.description or (), strict=False)
+            self._from_database = [kind.result_processor(dialect, column[1]) for kind, column in columns]
+        return [sa.Row(head, self._from_database, head._key_to_index, row) for row in cursor.fetchall()] if self._kinds else []
+
+
 class Prepared:
-    """A statement that is run past SQLAlchemy in SQLite: small ones take ten times as long with it. It answers with SQLAlchemy's rows."""
+    """A statement that is run past SQLAlchemy: small ones take up to ten times as long with it. It answers with SQLAlchemy's rows."""
 
     def __init__(self, statement: sa.Select[Any] | sa.sql.dml.UpdateBase) -> None:
-        self._statement, self._text, self._constants = statement, "", dict[str, Any]()
-        # How values become the database's and rows' own, in their order; None where they are.
-        self._binds, self._results = list[tuple[str, Any]](), list[Any]()
+        self._statement, self._compiled = statement, dict[str, _Compiled]()  # by dialect
         self._head = SimpleResultMetaData([str(column.key) for column in statement.exported_columns])
 
     def run(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> Sequence[sa.Row[Any]]:
         """Run it with parameters, of which all calls name the same; where there are several rows of them, without an answer."""
-        if connection.dialect.name != "sqlite":
-            result = connection.execute(self._statement, rows or None)
-            return result.all() if result.returns_rows else []
-        if not self._text:
-            self._compile(connection.dialect, [*rows[0]] if rows else None)
-        parameters = ({**self._constants, **row} for row in rows or ({},))
-        values = [[convert(row[name]) if convert else row[name] for name, convert in self._binds] for row in parameters]
-        cursor = connection.connection.cursor()
+        dialect, driver_connection = connection.dialect, connection.connection
+        if (compiled := self._compiled.get(dialect.name)) is None:
+            compiled = self._compiled[dialect.name] = _Compiled(self._statement, dialect, [*rows[0]] if rows else None)
+        values = [compiled.parameters(row) for row in rows or ({},)]
+        cursor = driver_connection.cursor()
         try:
             if len(values) > 1:
-                cursor.executemany(self._text, values)
+                cursor.executemany(compiled.text, values)
             else:
-                cursor.execute(self._text, values[0])
-            return [sa.Row(self._head, self._results, self._head._key_to_index, row) for row in cursor.fetchall()]
-        except sqlite3.Error as error:
-            raise DBAPIError.instance(self._text, None, error, sqlite3.Error, hide_parameters=True) from error
-
-    def _compile(self, dialect: sa.Dialect, names: list[str] | None) -> None:
-        compiled = self._statement.compile(dialect=dialect, column_keys=names)
-        self._constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
-        types = ((name, compiled.binds[name].type.dialect_impl(dialect)) for name in compiled.positiontup or ())
-        self._binds = [(name, kind.bind_processor(dialect)) for name, kind in types]
-        kinds = (column.type.dialect_impl(dialect) for column in self._statement.exported_columns)
-        self._results = [kind.result_processor(dialect, None) for kind in kinds]
-        self._text = compiled.string
+                cursor.execute(compiled.text, values[0])
+                return compiled.rows(dialect, self._head, cursor)
+        except dialect.loaded_dbapi.Error as error:
+            if lost := dialect.is_disconnect(error, driver_connection, cursor):  # then the others of its engine are, too
+                connection.invalidate(error)
+                connection.engine.dispose()
+            raise DBAPIError.instance(
+                compiled.text, None, error, dialect.loaded_dbapi.Error, connection_invalidated=lost, hide_parameters=True
+            ) from error
+        return []
 
 
 _REPORT = (

@@ -45,7 +45,7 @@ def lease_key(lease: Lease) -> LeaseKey:
 
 FINDINGS_S = 15.0  # so long after a verdict findings of tools may come; a sanitizer that looks for a cause has less
 REUSED_FOR = timedelta(days=1)  # the result of an identical submission: compilers, drivers and this grader change
-_NEWEST = (
+_NEWEST = statements.Prepared(
     sa.select(submissions, judgements.c.report, judgements.c.source_number, judgements.c.attempt.label("source_attempt"))
     .join(judgements, sa.and_(judgements.c.number == submissions.c.number, judgements.c.sequence == submissions.c.judgement_count))
     .where(
@@ -72,7 +72,7 @@ def _content_digest(new_submission: NewSubmission, problem: Problem, sources: st
 def _find(connection: sa.Connection, now: datetime, digest: str) -> tuple[Report, int, int] | None:
     """The last report of a submission with this content, and the number and attempt that its facts are of. None while it may get findings,
     which a copy would not have."""
-    row = connection.execute(_NEWEST, {"by_content": digest}).one_or_none()
+    row = next(iter(_NEWEST.run(connection, {"by_content": digest})), None)
     if row is None or row.end_time < now - REUSED_FOR or (report := records.submission(row).report) is None:
         return None
     fresh = report.profile is None and row.end_time > now - timedelta(seconds=FINDINGS_S)

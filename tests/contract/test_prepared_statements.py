@@ -2,20 +2,24 @@
 
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError
 
-from grader.ledger.sqlite import engine
+from grader.ledger import postgres, sqlite
 from grader.ledger.statements import FIRST_USE, USE, USED, Prepared
 from grader.ledger.tables import LongText, UtcTime, metadata, problems
 
 SECRET = "a text with a secret"
 
 
-@pytest.fixture
-def connection(tmp_path):
-    opened = engine(tmp_path / "l", "BEGIN IMMEDIATE")
+@pytest.fixture(params=["sqlite", "postgresql"])
+def connection(request, tmp_path):
+    if request.param == "sqlite":
+        opened = sqlite.engine(tmp_path / "l", "BEGIN IMMEDIATE")
+    else:
+        opened = postgres.engine(request.getfixturevalue("url"))
     with opened.begin() as connection:
         metadata.create_all(connection)
         yield connection
@@ -39,7 +43,12 @@ def test_rows_are_written_as_sqlalchemy_writes_them(connection):
 
 def test_rows_are_read_as_sqlalchemy_reads_them(connection):
     """By name and by place, with times converted and texts unpacked."""
-    notes = sa.Table("notes", sa.MetaData(), sa.Column("time", UtcTime), sa.Column("text", LongText), sa.Column("seen", sa.Boolean))
+    notes = sa.Table(
+        "notes",
+        sa.MetaData(),
+        *(sa.Column(name, kind) for name, kind in {"time": UtcTime, "text": LongText, "seen": sa.Boolean}.items()),
+        prefixes=["TEMPORARY"],
+    )
     notes.create(connection)
     time = datetime(2026, 11, 29, 17, tzinfo=UTC)
     Prepared(sa.insert(notes)).run(connection, *({"time": time, "text": SECRET * count, "seen": count > 1} for count in (1, 99)))
@@ -63,7 +72,7 @@ def test_parameters_are_those_of_each_call(connection):
         FIRST_USE.run(connection, {"user_name": user, "log2_weight": weight})
     USE.run(connection, {"by_user": "v", "log2_weight": 3.0})
     assert [USED.run(connection, {"by_user": user}) for user in ("u", "v", "w")] == [[(1.0,)], [(3.0,)], []]
-    with pytest.raises(KeyError):
+    with pytest.raises(DBAPIError):
         USED.run(connection, {"by_users": "u"})
 
 
@@ -74,3 +83,22 @@ def test_an_error_is_sqlalchemys_and_quotes_no_parameter(connection):
     with pytest.raises(IntegrityError) as raised:
         insert.run(connection, *rows("a"))
     assert SECRET not in str(raised.value)
+
+
+def test_a_connection_that_ended_is_said_to_have(url):
+    """What was written is lost with it; whoever asks again has another, and none of those that ended at the same time."""
+    opened = postgres.engine(url)
+    with opened.connect() as other, opened.connect() as ended, psycopg.connect(url, autocommit=True) as administrator:
+        USED.run(other, {"by_user": "u"})
+        other.close()
+        ended.begin()
+        FIRST_USE.run(ended, {"user_name": "u", "log2_weight": 1.0})
+        administrator.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'grader-server'")
+        with pytest.raises(DBAPIError) as raised:
+            USED.run(ended, {"by_user": "u"})
+        assert raised.value.connection_invalidated
+        with pytest.raises(PendingRollbackError):
+            FIRST_USE.run(ended, {"user_name": "v", "log2_weight": 1.0})
+    with opened.connect() as connection:
+        assert USED.run(connection, {"by_user": "u"}) == USED.run(connection, {"by_user": "v"}) == []
+    opened.dispose()
