@@ -198,7 +198,7 @@ class HostBox(SupervisedBox):
                 self._parent.fork(self._first_pid, child, ends, entrances)
 
     def _end_processes(self) -> None:
-        """Kill all at once: the first process of a namespace ends once the others have, and what forked the command has reaped it."""
+        """Kill all at once: the first process of a namespace ends once the others have and the command is reaped by what forked it."""
         if self._first is not None:
             processes.kill(self._first)
         if self._cgroup is not None:

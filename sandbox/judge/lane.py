@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -227,9 +227,9 @@ def _verify(
     ahead = subject.device.CLOCK is wire.Clock.HOST  # a core is free; on a GPU it would take the kernel's memory bandwidth
     with ThreadPoolExecutor(max_workers=1) as pool:
         for index in range(count):
-            how = RunOptions(poison_allocations=True, stir=True)
-            if ahead and (drawn := bench if index + 1 < count else following):
-                how = replace(how, meanwhile=drawn.drawing_ahead(pool, subject.device))
+            drawn = bench if index + 1 < count else following
+            meanwhile = drawn.drawing_ahead(pool, subject.device) if ahead and drawn else nullcontext()
+            how = RunOptions(poison_allocations=True, stir=True, meanwhile=meanwhile)
             if libraries is not None and index == observed_index:
                 result = run(subject, bench, replace(how, operation=libraries.operation, limit_s=libraries.limit_s))
                 libraries.add(result.reply, hidden=workload.hidden)
