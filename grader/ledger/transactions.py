@@ -355,10 +355,10 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     statements.INSERT_EVENT.run(connection, *events_made, _move_event(row, now, SubmissionState.SUCCEEDED))
     _insert_artifacts(connection, now, row.number, row.attempt, facts)
     tell(connection, NewsKind.CHANGED, row.submission_id)
-    charge(connection, now, row)
     _record_judgement(connection, now, row, columns, row.number, row.attempt)
     if row.rejudge_id is not None:
         _decide(connection, row, columns)
+    charge(connection, now, row)  # last: until it is written, no other settlement of this user is
 
 
 def amend(connection: sa.Connection, now: datetime, settled: Lease, report: Report, facts: Sequence[wire.Fact]) -> None:
