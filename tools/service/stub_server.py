@@ -179,8 +179,8 @@ def main() -> int:
     options: dict[str, Any] = {name: value for name, value in vars(parser().parse_args(words)).items() if value is not None}
     if kind == "instant":
         options["lease_s"] = HELD_LEASE_S
-    remote = extensions.part(extensions.FLEETS, "remote")
-    return run(options, remote if kind == "remote" else {"instant": instant, "processes": processes}[kind](wait_s))
+    wiring = extensions.part(extensions.FLEETS, kind) if kind == "remote" else {"instant": instant, "processes": processes}[kind](wait_s)
+    return run(options, wiring)
 
 
 if __name__ == "__main__":
