@@ -86,11 +86,11 @@ def test_an_error_is_sqlalchemys_and_quotes_no_parameter(connection):
 
 
 def test_a_connection_that_ended_is_said_to_have(url):
-    """What was written is lost with it; whoever asks again has another, and none of those that ended at the same time."""
+    """Its transaction is lost with it; the next caller gets a new one, also where idle ones ended at the same time."""
     opened = postgres.engine(url)
-    with opened.connect() as other, opened.connect() as ended, psycopg.connect(url, autocommit=True) as administrator:
-        USED.run(other, {"by_user": "u"})
-        other.close()
+    with opened.connect() as idle, opened.connect() as ended, psycopg.connect(url, autocommit=True) as administrator:
+        USED.run(idle, {"by_user": "u"})
+        idle.close()
         ended.begin()
         FIRST_USE.run(ended, {"user_name": "u", "log2_weight": 1.0})
         administrator.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'grader-server'")

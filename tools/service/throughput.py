@@ -88,10 +88,10 @@ async def run(seconds: float, turns: int, database: str) -> Figures:
                 rate = await graded_per_s(Path(directory), server_count, url, seconds)
             figures.rates.setdefault(name, []).append(round(rate, 1))
             sys.stderr.write(f"turn {turn + 1}: {name} {rate:.1f} a second\n")
-    sqlite, one, two = figures.rates.values()
-    figures.sqlite_per_s, figures.postgresql_per_s, figures.two_servers_per_s = map(statistics.median, (sqlite, one, two))
-    figures.one_against_sqlite = statistics.median(rate / other for rate, other in zip(one, sqlite, strict=True))
-    figures.two_against_one = statistics.median(rate / other for rate, other in zip(two, one, strict=True))
+    sqlite, postgresql, two_servers = figures.rates.values()
+    figures.sqlite_per_s, figures.postgresql_per_s, figures.two_servers_per_s = map(statistics.median, figures.rates.values())
+    figures.one_against_sqlite = statistics.median(rate / base for rate, base in zip(postgresql, sqlite, strict=True))
+    figures.two_against_one = statistics.median(rate / base for rate, base in zip(two_servers, postgresql, strict=True))
     return figures
 
 
