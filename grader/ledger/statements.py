@@ -13,7 +13,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine.result import SimpleResultMetaData
-from sqlalchemy.exc import DBAPIError
 
 from grader import devices
 from grader.errors import FieldViolation, InvalidSubmission
@@ -59,24 +58,20 @@ class Prepared:
 
     def run(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> Sequence[sa.Row[Any]]:
         """Run it with parameters, of which all calls name the same; where there are several rows of them, without an answer."""
-        dialect, driver_connection = connection.dialect, connection.connection
+        dialect = connection.dialect
         if (compiled := self._compiled.get(dialect.name)) is None:
             compiled = self._compiled[dialect.name] = _Compiled(self._statement, dialect, [*rows[0]] if rows else None)
         values = [compiled.parameters(row) for row in rows or ({},)]
-        cursor = driver_connection.cursor()
+        cursor = None
         try:
+            cursor = connection.connection.cursor()
             if len(values) > 1:
                 cursor.executemany(compiled.text, values)
             else:
                 cursor.execute(compiled.text, values[0])
                 return compiled.rows(dialect, self._head, cursor)
-        except dialect.loaded_dbapi.Error as error:
-            if lost := dialect.is_disconnect(error, driver_connection, cursor):  # then the others of its engine are, too
-                connection.invalidate(error)
-                connection.engine.dispose()
-            raise DBAPIError.instance(
-                compiled.text, None, error, dialect.loaded_dbapi.Error, connection_invalidated=lost, hide_parameters=True
-            ) from error
+        except dialect.loaded_dbapi.Error as error:  # as SQLAlchemy would: once one is lost, all connections are made anew
+            connection._handle_dbapi_exception(error, compiled.text, None, cursor, None)
         return []
 
 

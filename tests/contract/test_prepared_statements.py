@@ -1,5 +1,7 @@
 """Statements that are run past SQLAlchemy write, answer and fail as with it."""
 
+import os
+import signal
 from datetime import UTC, datetime
 
 import psycopg
@@ -101,4 +103,21 @@ def test_a_connection_that_ended_is_said_to_have(url):
             FIRST_USE.run(ended, {"user_name": "v", "log2_weight": 1.0})
     with opened.connect() as connection:
         assert USED.run(connection, {"by_user": "u"}) == USED.run(connection, {"by_user": "v"}) == []
+    opened.dispose()
+
+
+@pytest.mark.parametrize("end", [lambda driver: os.kill(driver.info.backend_pid, signal.SIGTERM), lambda driver: driver.close()])
+def test_a_connection_that_ended_leaves_none_behind(url, end):
+    """Those that were lent meanwhile work on, and are closed before they are lent again: a server has no more than its pool holds."""
+    opened = postgres.engine(url, pool_size=2)
+    with opened.connect() as ended, opened.connect() as lent:
+        drivers = [connection.connection.driver_connection for connection in (ended, lent)]
+        end(drivers[0])
+        with pytest.raises(DBAPIError) as raised:
+            USED.run(ended, {"by_user": "u"})
+        assert raised.value.connection_invalidated
+        assert USED.run(lent, {"by_user": "u"}) == []
+    with opened.connect() as first, opened.connect() as second:
+        assert USED.run(first, {"by_user": "u"}) == USED.run(second, {"by_user": "u"}) == []
+        assert all(driver.closed for driver in drivers)
     opened.dispose()
