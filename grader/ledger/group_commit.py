@@ -81,12 +81,14 @@ class GroupCommit:
                 loop.call_soon_threadsafe(_tell, answers)  # together: waking a loop takes longer than telling one more
 
     def _together(self, batch: list[tuple[Work, asyncio.Future[Any]]]) -> list[Answer]:
-        """Their answers; none where several are there and one raised."""
+        """Their answers; none where several are there and one raised. A commit that failed is not tried again: it may be on disk."""
+        answers: list[Answer] = []
         try:
             with self._engine.begin() as connection:
-                return [(future, work(connection), None) for work, future in batch]
+                answers = [(future, work(connection), None) for work, future in batch]
         except Exception as error:  # noqa: BLE001  anybody who waits for it gets it
-            return [(batch[0][1], None, error)] if len(batch) == 1 else []
+            return [(future, None, error) for _, future in batch] if answers or len(batch) == 1 else []
+        return answers
 
     def _each(self, batch: list[tuple[Work, asyncio.Future[Any]]]) -> list[Answer]:
         answers: list[Answer] = []

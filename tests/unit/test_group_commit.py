@@ -100,6 +100,25 @@ async def test_where_the_commit_fails_all_are_told(writer, engine):
     assert numbers(engine) == [] and await writer.submit(insert(3)) == 1
 
 
+async def test_a_commit_whose_answer_was_lost_is_not_tried_again(writer, engine, monkeypatch):
+    """A transaction that is on disk, maybe, would be there twice."""
+    runs, commit = list[int](), engine.dialect.do_commit
+
+    def lose(connection):
+        commit(connection)
+        raise OSError("the connection is lost")
+
+    def append(connection):
+        runs.append(insert(len(runs))(connection))
+
+    release = hold_writer(writer)
+    futures = [writer.submit(append) for _ in range(3)]
+    monkeypatch.setattr(engine.dialect, "do_commit", lose)
+    release()
+    assert [type(error) for error in await asyncio.gather(*futures, return_exceptions=True)] == [OSError] * 3
+    assert numbers(engine) == [0, 1, 2] and runs == [1] * 3
+
+
 async def test_what_is_cancelled_while_it_waits_is_not_done(writer, engine):
     release = hold_writer(writer)
     future = writer.submit(insert(1))
