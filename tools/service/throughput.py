@@ -22,12 +22,14 @@ from typing import Any
 from uuid import uuid4
 
 from grader.api.client import GraderClient
+from grader.v1 import submission_pb2
 from tools.page import arguments_of
 from tools.service import host
 
 WAIT_MS = 5.0  # of a stub kernel
 USERS, CHANNELS = 24, 2  # of a server
 WARM_S = 3.0
+SUCCEEDED = submission_pb2.SUBMISSION_STATE_SUCCEEDED
 
 
 @dataclass(kw_only=True)
@@ -55,9 +57,8 @@ async def graded_per_s(directory: Path, server_count: int, database: str, second
         nonlocal graded
         while time.monotonic() < end_s:
             submitted = await client.submit(host.submission(uuid4().hex))
-            async for _ in client.watch(submitted.name):
-                pass
-            graded += 1
+            async for event in client.watch(submitted.name):
+                graded += event.submission.state == SUCCEEDED
 
     try:
         for server in servers:
