@@ -249,7 +249,7 @@ class Ledger:
             leased = (take_next(next(self._turns), self._problems) for _ in range(count))
             return list(itertools.takewhile(lambda leased_one: leased_one is not None, leased))  # type: ignore[arg-type]
 
-        leases = await self.database.write(take)
+        leases = await self.database.write_rows(take)
         for leased_one in leases:
             self._know(leased_one.problem)
             self._lease_ends[transactions.lease_key(leased_one)] = self._elapsed_s() + ttl_s

@@ -72,11 +72,12 @@ async def test_two_hundred_submissions_are_leased_once_each(pair):
 
 
 async def test_a_lease_passes_over_what_another_transaction_holds(url):
-    """Two that lease at the same moment, without the lock that keeps them apart, get two submissions, and neither waits."""
+    """Servers that lease at the same moment get different submissions, and none waits: not for another lease, nor for a submission."""
     async with Ledger.open(url) as ledger:
         submission_ids = await submit(ledger, 3)
         opened = engine(url)
         with opened.connect() as first, opened.connect() as second:
+            first.exec_driver_sql(WRITE_ALONE)
             until = datetime(2999, 1, 1, tzinfo=UTC)
             leases = [transactions.lease(connection, datetime.now(UTC), "w", until, ("",)) for connection in (first, second)]
             leases.append(await ledger.lease("w", ttl_s=60))
