@@ -358,7 +358,7 @@ def settle(connection: sa.Connection, now: datetime, worker_lease: Lease, report
     _record_judgement(connection, now, row, columns, row.number, row.attempt)
     if row.rejudge_id is not None:
         _decide(connection, row, columns)
-    charge(connection, now, row)  # last: until it is written, no other settlement of this user is
+    charge(connection, now, row)  # last: all settlements of a user lock one row until they commit
 
 
 def amend(connection: sa.Connection, now: datetime, settled: Lease, report: Report, facts: Sequence[wire.Fact]) -> None:
