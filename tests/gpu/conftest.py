@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pytest
 import pytest_asyncio
 
 from grader.dispatch.gpus import Gpu
+from grader.isolation import processes
 from grader.isolation.launch import STATE_LABEL
 from grader.model import Verdict
 from grader.server.wiring import WARM_MORE
@@ -35,7 +36,6 @@ RUNNER = b"sandbox.runner.run"  # as the command line of a box has it, or of wha
 # With more, the first test waits until the lane has served all others, and compilers take the cores of what is timed.
 AHEAD = min(6, BUILDER_COUNT)
 STARTED_S = 30.0  # until a box that starts either waits or has ended
-BOX_PROGRAMS = (b"'sandbox.runner.run'", b"'sandbox.builder.build'")
 
 GradedAhead = Mapping[str, asyncio.Task[Graded]]  # by the id of the case
 
@@ -168,23 +168,12 @@ async def left_boxes(grading: Grading) -> int:
 
 
 def boxes(state_id: str) -> int:
-    """How many boxes there are: the fleet's containers, also dead ones; where no engine answers, processes that run a box's program."""
-    try:
-        client = docker.APIClient(version="auto", timeout=20)
-        try:
-            return len(client.containers(all=True, filters={"label": f"{STATE_LABEL}={state_id}"}))
-        finally:
-            client.close()
-    except (docker.errors.DockerException, OSError):
-        return sum(map(_is_box, Path("/proc").glob("[0-9]*")))
-
-
-def _is_box(process: Path) -> bool:
-    try:
-        command = (process / "cmdline").read_bytes()
-        return any(program in command for program in BOX_PROGRAMS)
-    except OSError:  # it ended meanwhile
-        return False
+    """How many boxes there are: those with live processes, and containers, also dead ones."""
+    environments = processes.labelled(**{processes.STATE_VARIABLE: state_id}).values()
+    count = len({environment[processes.BOX_VARIABLE] for environment in environments})
+    with suppress(docker.errors.DockerException, OSError), closing(docker.APIClient(version="auto", timeout=20)) as client:
+        count += len(client.containers(all=True, filters={"label": f"{STATE_LABEL}={state_id}"}))
+    return count
 
 
 @pytest.fixture(scope="module")
