@@ -331,7 +331,7 @@ async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -
         reason=reason,
         **wire.parts(note),
     )
-    cacheable = isinstance(artifact, bytes) or _compiler_rejected(end, language)
+    cacheable = INTERRUPTED.search(end.output) is None and (isinstance(artifact, bytes) or _compiler_rejected(end, language))
     return BuildResult(build=build, artifact=artifact if isinstance(artifact, bytes) else None, cacheable=cacheable)
 
 
@@ -404,7 +404,7 @@ def _compiler_rejected(end: BoxExit, language: str) -> bool:
     info = languages().get(language)
     codes = CACHEABLE_EXIT_CODES if info is not None and info.is_c else {COMPILER_REJECTED}
     whole = len(end.output) < wire.LOG_LIMIT_BYTES  # or nobody knows how it ends
-    return end.cause is BoxCause.EXITED and end.exit_code in codes and whole and INTERRUPTED.search(end.output) is None
+    return end.cause is BoxCause.EXITED and end.exit_code in codes and whole
 
 
 def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire.EntryCall | None:

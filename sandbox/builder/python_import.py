@@ -34,12 +34,8 @@ PACKAGES = frozenset(["torch", "triton", "numba", "numpy", "einops", "cupy", "cu
 REFERENCE = "reference"
 LISTED_COUNT = 12
 SIMILARITY = 0.8  # of 1: two letters exchanged in a name of seven are 0.86
-# What torch, Triton, Numba and CuPy say where there is no GPU: none is in a build box.
-WANTS_GPU = re.compile(
-    r"no cuda gpus are available|found no nvidia driver|0 active drivers|cuda driver library cannot be found|cuda_error_no_device|"
-    r"cudaerrornodevice|cudaerrorinsufficientdriver|no cuda-capable device|cuda is not available|libcuda\.so",
-    re.IGNORECASE,
-)
+# No GPU is in a build box, so whatever else fails there when a module is imported may not where there is one.
+MISTAKES, OF_GPU = (SyntaxError, ImportError, NameError), re.compile("cuda|gpu|nvidia", re.IGNORECASE)
 HEADER_SUFFIXES, HEADER_LIMIT_BYTES = (".cuh", ".h", ".hpp", ".inl"), 1 << 20
 SURE_CHARS = 20  # a shorter text may stand there for something else
 UNBUILT_CHARS = 300  # of the error of an extension that the module goes on without
@@ -230,6 +226,8 @@ def main() -> None:
     python_stubs.install(text, remarks.append)
     if device_info(job.device_kind).emulates_cuda:
         box_modules.emulated().install(text, remarks.append)
+    elif device_info(job.device_kind).needs_gpu_access:
+        python_stubs.answer_for_gpu(text, job.architecture)
     python_module.install_extensions(text, compiling.provide)
     try:
         # From here on untrusted code has run in this process.
@@ -256,9 +254,11 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
         if (explained := missing_module(error, modules)) is not None:
             return explained[0], python_module.complaint(error, module.sources, explained[1])
     log = python_module.complaint(error, module.sources)
-    if device_info(device_kind).needs_gpu_access and WANTS_GPU.search(f"{type(error).__name__}: {error}") is not None:
-        return BUILT, f"{log}note: there is no GPU where a module is built; it is imported again where there is one\n"
-    return IMPORT_FAILED, log
+    mistaken = isinstance(error, MISTAKES) and not any(OF_GPU.search(str(cause)) for cause in chain(error))
+    if mistaken or not device_info(device_kind).needs_gpu_access:
+        return IMPORT_FAILED, log
+    sentence = log.partition("\n")[0].replace("error: ", "note: ", 1)
+    return BUILT, f"{sentence}\nnote: there is no GPU where a module is built; it is imported again where there is one\n"
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:

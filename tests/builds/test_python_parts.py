@@ -306,13 +306,38 @@ def test_more_than_an_artifact_may_hold_is_told(builder):
     assert builder(text.replace("SIZE", "1") + PLAIN).names == ["caches/triton/x", "sources/mine/kernel.py"]
 
 
-def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(builder):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise RuntimeError('OS call failed or operation not supported on this OS')",  # a driver without its device
+        "assert torch.cuda.is_available()",
+        "device = list(range(torch.cuda.device_count()))[0]",
+        "torch.cuda.current_stream()",
+        "raise SystemExit('needs a GPU')",
+        "raise ImportError('libcuda.so.1: cannot open shared object file')",
+    ],
+)
+def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(builder, line):
     """There is none where it is built. Where none is expected, the same failure is its own."""
-    text = "def solve(a, b): return a\nraise RuntimeError('No CUDA GPUs are available')\n"
+    text = f"import torch\n{line}\ndef solve(a, b): return a\n"
     built = builder(text, device_kind="cuda")
     assert built.code == BUILT and "it is imported again where there is one" in built.log
-    assert builder(text, device_kind="emulated").code == IMPORT_FAILED
-    assert builder("raise ValueError('no')", device_kind="cuda").code == IMPORT_FAILED
+    assert "mine/kernel.py:2: note: " in built.log and "error: " not in built.log
+
+
+@pytest.mark.parametrize("line", ["x = undefined", "x = (", "from torch import nothing_of_this_name"])
+def test_a_mistake_needs_no_gpu(builder, line):
+    """Its author learns of it without waiting for a GPU."""
+    assert builder(f"{line}\ndef solve(a, b): return a\n", device_kind="cuda").code == IMPORT_FAILED
+
+
+@pytest.mark.parametrize(("architecture", "names"), [pytest.param("sm_90", ["adds.so", "kernel.py"], marks=NVCC.marks), ("", ["kernel.py"])])
+def test_flags_may_depend_on_the_gpu_that_is_not_there(builder, architecture, names):
+    """Torch knows its architecture where an extension is compiled; without an answer none is, and the module is imported again."""
+    flags = 'extra_cuda_cflags=["-DMAJOR=%d" % torch.cuda.get_device_capability()[0]]'
+    text = GOOD_INLINE.replace('functions=["add_all"]', f'functions=["add_all"], {flags}')
+    built = builder(text, device_kind="cuda", architecture=architecture)
+    assert [name.split("/")[-1] for name in built.names] == names, built.log
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is not None, reason="nvcc is on PATH")

@@ -395,6 +395,14 @@ async def test_what_may_be_built_the_next_time_is_not_kept(host: FakeHost, end: 
     assert (await built(host))[1] is not None
 
 
+async def test_what_was_built_without_what_the_host_lacked_is_not_kept(host: FakeHost) -> None:
+    """A module may go on without an extension whose compiler was stopped. The control: the next build is kept."""
+    host.isolation.end = replace(BUILT, output=b"kernel.py:2: note: RuntimeError: can't start new thread\n")
+    assert (await built(host))[1] is not None
+    host.isolation.end = BUILT
+    assert [(await built(host))[0].cached for _ in range(2)] == [False, True]
+
+
 @pytest.mark.parametrize(("code", "count"), [(3, 2), (4, 2), (7, 1)])
 async def test_of_what_is_imported_only_the_compilers_word_is_kept(host: FakeHost, code: int, count: int) -> None:
     """A package that is missing today may be installed tomorrow, and the toolchain's fingerprint does not have it."""
