@@ -58,6 +58,7 @@ WARMUP_SHARE = 0.2  # of the budget: by the host's clock a kernel that takes lon
 PLANNED_SHARE = 0.8  # of the budget: runs may take longer than those before the first turn
 # Turns, at least and at most; by the host's clock of one ABBA, and three where kernels take seconds.
 TURN_LIMITS = {wire.Clock.HOST: (2, 8), wire.Clock.DEVICE_EVENTS: (3, LOOKS[-1])}
+SLICE_NS = 500_000  # a quarter of a time slice of the device
 NOTHING_SEEN = InterimEstimate(quiet=False, widths=())
 CONFIRMED_SHARE = 0.5  # of the certified time: the least claim that it supports
 BENCH_SHARE = 0.15  # of the budget, at most, for each do_bench by the host's clock
@@ -269,7 +270,7 @@ def take_turns(
     Emits a trial per turn, and ends early after one that failed. look: what the turns so far come to.
     """
     among = contestants(parties, bench, baseline_bench)
-    cycles_s, subject_ns, warming_s, length = [], 0, time.monotonic(), 1
+    cycles_s, subject_ns, warming_s, length, slowed = [], 0, time.monotonic(), 1, False
     null_ns = statistics.median(parties.alone.null_ns[parties.copies])
     for count in range(1, WARMUP_COUNT + 1):
         begun_s = time.monotonic()
@@ -280,6 +281,8 @@ def take_turns(
             yield from signs.emit_if_due()
             if name != SUBJECT:
                 continue
+            # A kernel's streams that wait for one another, ahead of their inputs, keep the device until their time slice is over.
+            slowed = statistics.median(result.duration_ns for result in results) > subject_ns + SLICE_NS
             subject_ns = results[0].duration_ns
             for result in results:
                 trial = judge_run(result, bench, wire.TrialPhase.CERTIFY, 0)
@@ -289,6 +292,7 @@ def take_turns(
         cycles_s.append(time.monotonic() - begun_s)
         if parties.clock is wire.Clock.HOST and time.monotonic() - warming_s > WARMUP_SHARE * parties.budget_s:
             break
+    length = 1 if slowed else length
     begun_s = time.monotonic()
     _rest(parties, times)
     between_s = time.monotonic() - begun_s

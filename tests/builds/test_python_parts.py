@@ -331,13 +331,13 @@ def test_a_mistake_needs_no_gpu(builder, line):
     assert builder(f"{line}\ndef solve(a, b): return a\n", device_kind="cuda").code == IMPORT_FAILED
 
 
-@pytest.mark.parametrize(("architecture", "names"), [pytest.param("sm_90", ["adds.so", "kernel.py"], marks=NVCC.marks), ("", ["kernel.py"])])
-def test_flags_may_depend_on_the_gpu_that_is_not_there(builder, architecture, names):
+@pytest.mark.parametrize(("architecture", "compiled"), [pytest.param("sm_90", True, marks=NVCC.marks), ("", False)])
+def test_flags_may_depend_on_the_gpu_that_is_not_there(builder, architecture, compiled):
     """Torch knows its architecture where an extension is compiled; without an answer none is, and the module is imported again."""
     flags = 'extra_cuda_cflags=["-DMAJOR=%d" % torch.cuda.get_device_capability()[0]]'
     text = GOOD_INLINE.replace('functions=["add_all"]', f'functions=["add_all"], {flags}')
     built = builder(text, device_kind="cuda", architecture=architecture)
-    assert [name.split("/")[-1] for name in built.names] == names, built.log
+    assert any(name.endswith("adds.so") for name in built.names) is compiled, built.log
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is not None, reason="nvcc is on PATH")

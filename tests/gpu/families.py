@@ -158,6 +158,7 @@ FAMILIES = (
     ),
     _matmul("matmul_naive", (_square(512, 80), _square(2304, 4500))),
     _matmul("matmul_tiled", (_square(1024, 250), _square(2560, 2000))),
+    _add("two_streams", "cuda", (_vector(20, 10), _vector(26, 240))),
     _add("torch_add", "torch_extension", (_vector(20, 8), _vector(25, 100))),
     Family(
         name="torch_layer_norm",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -257,6 +257,8 @@ def _turns_taken(
     *,
     budget_s: float = 20.0,
     turn_s: float = 0.0,
+    arms: Mapping[str, Callable[[int], Sequence[object]]] | None = None,
+    take_turn: Callable[..., Generator] | None = None,  # type: ignore[type-arg]
 ) -> tuple[list[wire.Fact], Times]:
     """Return the facts that `take_turns` emits of turns that do nothing but let time pass; looks: by the number of turns."""
     now_s, times = [0.0], Times()
@@ -267,9 +269,10 @@ def _turns_taken(
         times.taken_ns.setdefault(SUBJECT, []).append([1])
         return fakes.trial()
 
-    monkeypatch.setattr(measure, "contestants", lambda *_: {})
-    monkeypatch.setattr(measure, "_turn", turn)
-    monkeypatch.setattr(measure, "longest_train", lambda *_: 1)
+    monkeypatch.setattr(measure, "contestants", lambda *_: arms or {})
+    monkeypatch.setattr(measure, "judge_run", lambda *_: fakes.trial())
+    monkeypatch.setattr(measure, "_turn", take_turn or turn)
+    monkeypatch.setattr(measure, "longest_train", lambda *_: 5 if arms else 1)
     monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     monkeypatch.setattr(measure, "gc", SimpleNamespace(collect=lambda: 0))  # between turns; all of a test process takes half a second
     parties = SimpleNamespace(
@@ -322,6 +325,24 @@ def test_the_budget_is_not_longer_for_a_subject_that_gets_slow(
     _, times = _turns_taken(monkeypatch, clock, lambda _: InterimEstimate(quiet=True, widths=(wide,)), turn_s=turn_s)
     assert len(times.taken_ns[SUBJECT]) == turns and times.allowance is LookAllowance[allowance]
     assert times.end is (wire.MeasurementEnd.BUDGET if allowance == "CUT_SHORT" else wire.MeasurementEnd.TURNS)
+
+
+@pytest.mark.parametrize(("slices_ns", "length"), [(0, 5), (2_000_000, 1)])
+def test_a_kernel_that_a_train_slows_is_run_alone(slices_ns: int, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where four runs of five take a time slice more than a single one: by streams that wait for one another. The control: none does."""
+    lengths: list[int] = []
+
+    def train(count: int) -> list[SimpleNamespace]:
+        return [SimpleNamespace(duration_ns=9_000 + slices_ns * (place < count - 1)) for place in range(count)]
+
+    def turn(_among: object, _bench: object, length: int, times: Times, *_: object) -> Generator:  # type: ignore[type-arg]
+        lengths.append(length)
+        times.taken_ns.setdefault(SUBJECT, []).append([1])
+        yield from ()
+        return fakes.trial()
+
+    _turns_taken(monkeypatch, wire.Clock.DEVICE_EVENTS, lambda _: measure.NOTHING_SEEN, arms={SUBJECT: train}, take_turn=turn)
+    assert set(lengths) == {length}
 
 
 def test_a_process_that_is_slow_in_most_turns_is_said() -> None:
