@@ -10,7 +10,7 @@ import importlib.machinery
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType, ModuleType, SimpleNamespace
+from types import FrameType, ModuleType
 from typing import Any
 
 PLOTTING = frozenset(("matplotlib", "seaborn", "plotly", "pandas", "PIL", "IPython"))
@@ -32,14 +32,12 @@ def install(text: str, remark: Remark = lambda sentence: None) -> None:
 
 
 def answer_for_gpu(text: str, architecture: str) -> None:
-    """Let torch answer where a module is built, without a GPU, what it asks about the one that it will run on: what it compiles next may
-    depend on that. architecture: such as "sm_90"."""
+    """Let torch name the architecture of the GPU that a module will run on, such as "sm_90", where it is built and no GPU is: what it
+    compiles next may depend on that. All else that it asks of a GPU fails there as ever."""
     digits = architecture.removeprefix("sm_").rstrip("af")
     if "torch" in text and digits.isdigit():
-        cuda: Any = importlib.import_module("torch").cuda
-        major, minor = int(digits[:-1]), int(digits[-1])
-        cuda.get_device_capability = lambda device=None: (major, minor)
-        cuda.get_device_properties = lambda device=None: SimpleNamespace(major=major, minor=minor)
+        torch: Any = importlib.import_module("torch")
+        torch.cuda.get_device_capability = lambda device=None: (int(digits[:-1]), int(digits[-1]))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
