@@ -331,7 +331,7 @@ async def _build(language: str, host: Host, work: Workspace, steps: StepClock) -
         reason=reason,
         **wire.parts(note),
     )
-    cacheable = INTERRUPTED.search(end.output) is None and (isinstance(artifact, bytes) or _compiler_rejected(end, language))
+    cacheable = _lasts(end, language, built=isinstance(artifact, bytes))
     return BuildResult(build=build, artifact=artifact if isinstance(artifact, bytes) else None, cacheable=cacheable)
 
 
@@ -396,15 +396,19 @@ def _build_outcome(end: BoxExit) -> tuple[BuildOutcome, str | None]:
     return BuildOutcome.REJECTED, Reason.BUILDER_DIED
 
 
-def _compiler_rejected(end: BoxExit, language: str) -> bool:
-    """Return whether the source is at fault, so that every other build of it would be rejected too.
+def _lasts(end: BoxExit, language: str, *, built: bool) -> bool:
+    """Return whether every other build of the source would end so: it was built, or is at fault.
 
-    What is imported may use packages of the host, which no fingerprint has: of such a language only the compiler's own word lasts.
+    What is imported may use packages of the host, which no fingerprint has: of such a language only the compiler's own word lasts. And a
+    module may go on without what was not compiled; but a compiler that was interrupted leaves no artifact, whatever names its log quotes.
     """
     info = languages().get(language)
-    codes = CACHEABLE_EXIT_CODES if info is not None and info.is_c else {COMPILER_REJECTED}
+    is_c = info is not None and info.is_c
+    if built:
+        return is_c or INTERRUPTED.search(end.output) is None
+    codes = CACHEABLE_EXIT_CODES if is_c else {COMPILER_REJECTED}
     whole = len(end.output) < wire.LOG_LIMIT_BYTES  # or nobody knows how it ends
-    return end.cause is BoxCause.EXITED and end.exit_code in codes and whole
+    return end.cause is BoxCause.EXITED and end.exit_code in codes and whole and INTERRUPTED.search(end.output) is None
 
 
 def _entry_call(spec: wire.ProblemSpec, language: str, device_kind: str) -> wire.EntryCall | None:

@@ -315,6 +315,7 @@ def test_more_than_an_artifact_may_hold_is_told(builder):
         "torch.cuda.current_stream()",
         "raise SystemExit('needs a GPU')",
         "raise ImportError('libcuda.so.1: cannot open shared object file')",
+        "if torch.cuda.is_available():\n    count = 1\nprint(count)",
     ],
 )
 def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(builder, line):
@@ -322,13 +323,15 @@ def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(builder, line):
     text = f"import torch\n{line}\ndef solve(a, b): return a\n"
     built = builder(text, device_kind="cuda")
     assert built.code == BUILT and "it is imported again where there is one" in built.log
-    assert "mine/kernel.py:2: note: " in built.log and "error: " not in built.log
+    assert f"mine/kernel.py:{line.count(chr(10)) + 2}: note: " in built.log and "error: " not in built.log
 
 
-@pytest.mark.parametrize("line", ["x = undefined", "x = (", "from torch import nothing_of_this_name"])
+@pytest.mark.parametrize("line", ["x = undefined", "x = cuda.grid", "x = (", "from torch.cuda import nothing_of_this_name"])
 def test_a_mistake_needs_no_gpu(builder, line):
-    """Its author learns of it without waiting for a GPU."""
-    assert builder(f"{line}\ndef solve(a, b): return a\n", device_kind="cuda").code == IMPORT_FAILED
+    """Its author learns of it without waiting for a GPU, whatever file or module the message names, and whatever another file binds."""
+    files = {"mine/other.py": "undefined = 1\n"}
+    built = builder(f"{line}\ndef solve(a, b): return a\n", "mine/cuda_kernel.py", files, device_kind="cuda")
+    assert built.code == IMPORT_FAILED and built.log.startswith("mine/cuda_kernel.py:1: error: "), built.log
 
 
 @pytest.mark.parametrize(("architecture", "compiled"), [pytest.param("sm_90", True, marks=NVCC.marks), ("", False)])
@@ -338,6 +341,14 @@ def test_flags_may_depend_on_the_gpu_that_is_not_there(builder, architecture, co
     text = GOOD_INLINE.replace('functions=["add_all"]', f'functions=["add_all"], {flags}')
     built = builder(text, device_kind="cuda", architecture=architecture)
     assert any(name.endswith("adds.so") for name in built.names) is compiled, built.log
+
+
+@pytest.mark.parametrize("question", ["get_device_name(0)", "get_device_properties(0)", "current_device()"])
+def test_a_module_that_is_ready_for_no_gpu_is_imported_to_its_end(builder, question):
+    """Of a GPU that is not there torch says nothing but the capability: what it raises else is what such a module expects."""
+    guarded = f"try:\n    told = torch.cuda.{question}\nexcept (RuntimeError, AssertionError):\n    told = None\n"
+    built = builder(f"import torch\n{guarded}print('told', told)\n{PLAIN}", device_kind="cuda", architecture="sm_90")
+    assert (built.code, built.log) == (BUILT, "told None\n")
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is not None, reason="nvcc is on PATH")

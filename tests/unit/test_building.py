@@ -395,12 +395,16 @@ async def test_what_may_be_built_the_next_time_is_not_kept(host: FakeHost, end: 
     assert (await built(host))[1] is not None
 
 
-async def test_what_was_built_without_what_the_host_lacked_is_not_kept(host: FakeHost) -> None:
-    """A module may go on without an extension whose compiler was stopped. The control: the next build is kept."""
-    host.isolation.end = replace(BUILT, output=b"kernel.py:2: note: RuntimeError: can't start new thread\n")
-    assert (await built(host))[1] is not None
-    host.isolation.end = BUILT
-    assert [(await built(host))[0].cached for _ in range(2)] == [False, True]
+LACKING = replace(BUILT, output=b"kernel.py:2: note: RuntimeError: can't start new thread\n")
+NAMED = replace(BUILT, output=b"ptxas info    : Compiling entry function 'killed' for 'sm_90'\n")
+
+
+@pytest.mark.parametrize(("language", "end", "is_kept"), [("python", LACKING, False), ("python", BUILT, True), ("cuda", NAMED, True)])
+async def test_a_module_built_without_what_the_host_lacked_is_not_kept(host: FakeHost, language: str, end: BoxExit, is_kept: bool) -> None:
+    """A module may go on without an extension whose compiler was stopped. What a compiler left is whole, whatever names its log quotes."""
+    host.isolation.end = end
+    assert (await built(host, lease(language=language)))[1] is not None
+    assert (await built(host, lease(language=language)))[0].cached is is_kept
 
 
 @pytest.mark.parametrize(("code", "count"), [(3, 2), (4, 2), (7, 1)])
