@@ -28,6 +28,8 @@ CPP_HEAD, CUDA_HEAD = ("#include <torch/extension.h>",), ("#include <torch/types
 INIT = "PyInit_"
 BINDING = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"
 DECLARES_UNSEEN = re.compile(r'#\s*include\s*(?:"|<(?!torch/|ATen/|c10/|cuda)[^>]*\.)|##|\busing\b')  # C++ that may bring any name
+# Never counts, and is another where a module asks for the GPU only if there is one.
+ARCHITECTURE = re.compile(r"(?<!\S)--?(?:arch|code|gencode|generate-code|gpu-architecture|gpu-code)[=\s]\s*[^\s-]\S*")
 Texts = str | Sequence[str] | None
 Files = Callable[[Mapping[str, Any]], tuple[dict[str, tuple[str, ...]], tuple[str, ...]]]  # and directories of headers
 _libraries: list[ctypes.CDLL] = []  # that this process has loaded
@@ -49,7 +51,7 @@ class Extension:
     def __post_init__(self) -> None:
         if not (self.name.isidentifier() and self.name.isascii()):
             raise ValueError(f"load_inline: name {self.name!r} is not an identifier; write letters, digits and '_'")
-        flags = [self.cflags, self.cuda_cflags, self.ldflags]
+        flags = [self.cflags, ARCHITECTURE.sub("", " ".join(self.cuda_cflags)).split(), self.ldflags]
         message = json.dumps([self.name, sorted(self.files.items()), flags, self.is_module])
         object.__setattr__(self, "key", hashlib.sha256(message.encode("utf-8", "surrogatepass")).hexdigest()[:20])
 

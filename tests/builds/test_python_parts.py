@@ -115,6 +115,26 @@ def test_a_module_that_binds_itself_has_no_functions_to_declare():
     assert python_extensions.undeclared(extension) is None
 
 
+@pytest.mark.parametrize(
+    ("added", "is_found"),
+    [
+        (["-arch=sm_90"], True),
+        (["-arch", "sm_90"], True),
+        (["-gencode arch=compute_90a,code=sm_90a"], True),
+        (["--generate-code=arch=compute_90,code=[sm_90,compute_90]", "--gpu-architecture=native"], True),
+        (["-DMAJOR=9"], False),
+        (["-arch", "-DMAJOR=9"], False),
+    ],
+)
+def test_an_extension_is_found_whatever_gpu_it_is_asked_for(added, is_found):
+    """A module may name one only where there is one; all are compiled for the GPU that runs them. The controls: flags that count."""
+
+    def path(*flags):
+        return python_extensions.Extension(name="mine", files={}, cuda_cflags=("-O3", *flags)).path
+
+    assert (path(*added) == path()) is is_found
+
+
 def test_two_extensions_may_have_one_name(builder):
     """Told apart by their sources."""
     again = GOOD_INLINE.replace(
