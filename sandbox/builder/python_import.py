@@ -36,7 +36,6 @@ LISTED_COUNT = 12
 SIMILARITY = 0.8  # of 1: two letters exchanged in a name of seven are 0.86
 # No GPU is in a build box, so whatever else fails there when a module is imported may not where there is one.
 MISTAKES, OF_GPU = (SyntaxError, ImportError, NameError), re.compile("cuda|gpu|nvidia", re.IGNORECASE)
-NO_SUCH_NAME = "cannot import name"  # so Python says it, and names the module and its file next
 HEADER_SUFFIXES, HEADER_LIMIT_BYTES = (".cuh", ".h", ".hpp", ".inl"), 1 << 20
 SURE_CHARS = 20  # a shorter text may stand there for something else
 UNBUILT_CHARS = 300  # of the error of an extension that the module goes on without
@@ -257,20 +256,18 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
     log = python_module.complaint(error, module.sources)
     if _mistaken(error, module) or not device_info(device_kind).needs_gpu_access:
         return IMPORT_FAILED, log
-    sentence = log.partition("\n")[0].replace("error: ", "note: ", 1)
-    return BUILT, f"{sentence}\nnote: there is no GPU where a module is built; it is imported again where there is one\n"
+    note = "note: there is no GPU where a module is built; it is imported again where there is one\n"
+    return BUILT, f"{log.replace('error: ', 'note: ', 1)}{note}"
 
 
 def _mistaken(error: BaseException, module: python_module.ModuleDirectory) -> bool:
-    """Return whether it would be raised where there is a GPU, too. Not where a library could not be loaded for want of one, where that was
-    being handled, or where the file binds the name that is not there: it may do so under a condition."""
-    first, *handled = chain(error)
-    if isinstance(first, ImportError) and not str(first).startswith(NO_SUCH_NAME):
-        handled.append(first)  # the words of others quote the submission: names, and those of its files
-    path = module.sources / python_module.where(first, module.sources).rpartition(":")[0]
-    if isinstance(first, NameError) and path.is_file() and first.name in python_module.defined_names(path.read_text("utf-8", "replace")):
+    """Return whether it would be raised where there is a GPU, too: a mistake, and not made while something else was handled. A name that
+    its file binds may be bound under a condition."""
+    path = module.sources / python_module.where(error, module.sources).rpartition(":")[0]
+    if isinstance(error, NameError) and path.is_file() and error.name in python_module.defined_names(path.read_text("utf-8", "replace")):
         return False
-    return isinstance(first, MISTAKES) and not any(OF_GPU.search(str(cause)) for cause in handled)
+    missing_library = isinstance(error, ImportError) and OF_GPU.search(str(error)) is not None
+    return all(isinstance(cause, MISTAKES) for cause in chain(error)) and not missing_library
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:

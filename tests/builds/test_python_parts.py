@@ -336,6 +336,7 @@ def test_more_than_an_artifact_may_hold_is_told(builder):
         "raise SystemExit('needs a GPU')",
         "raise ImportError('libcuda.so.1: cannot open shared object file')",
         "if torch.cuda.is_available():\n    count = 1\nprint(count)",
+        "try:\n    torch.cuda.current_device()\nexcept (RuntimeError, AssertionError):\n    raise ImportError('not here')",
     ],
 )
 def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(builder, line):
@@ -343,10 +344,10 @@ def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(builder, line):
     text = f"import torch\n{line}\ndef solve(a, b): return a\n"
     built = builder(text, device_kind="cuda")
     assert built.code == BUILT and "it is imported again where there is one" in built.log
-    assert f"mine/kernel.py:{line.count(chr(10)) + 2}: note: " in built.log and "error: " not in built.log
+    assert f"mine/kernel.py:{text.count(chr(10)) - 1}: note: " in built.log and "error: " not in built.log
 
 
-@pytest.mark.parametrize("line", ["x = undefined", "x = cuda.grid", "x = (", "from torch.cuda import nothing_of_this_name"])
+@pytest.mark.parametrize("line", ["x = undefined", "x = cuda.grid", "x = (", "from torch import nothing_of_this_name"])
 def test_a_mistake_needs_no_gpu(builder, line):
     """Its author learns of it without waiting for a GPU, whatever file or module the message names, and whatever another file binds."""
     files = {"mine/other.py": "undefined = 1\n"}
