@@ -13,6 +13,7 @@ from grader.model import Problem
 from sandbox.protocol import wire
 
 KERNELS = Path(__file__).parent / "kernels" / "families"
+EXAMPLES = Path(__file__).parents[2] / "kernels_examples" / "vector_add"
 FLOAT_BYTES = 4
 Axes = dict[str, int]
 Count = Callable[[Axes], int]
@@ -45,6 +46,7 @@ class Family:
     sizes: tuple[Size, ...]
     flops: Count
     tolerance: wire.Tolerance = TIGHT
+    directory: Path = KERNELS
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -54,7 +56,7 @@ class Family:
     @property
     def source(self) -> str:
         """The kernel."""
-        return (KERNELS / f"{self.name}.cu").read_text("utf-8")
+        return (self.directory / f"{self.name}.cu").read_text("utf-8")
 
     def axes_of(self, size: Size, tiny: bool) -> Axes:
         """The axes of a size, here."""
@@ -121,9 +123,11 @@ def _matmul(name: str, sizes: tuple[Size, ...], *, language: str = "cuda", refer
     return Family(name=name, language=language, inputs=inputs, output=MATRIX, reference=reference, sizes=sizes, flops=_cube, tolerance=SUMS)
 
 
-def _add(name: str, language: str, sizes: tuple[Size, ...]) -> Family:
-    inputs = {"a": ("n",), "b": ("n",)}
-    return Family(name=name, language=language, inputs=inputs, output=("n",), reference="a + b", sizes=sizes, flops=lambda axes: axes["n"])
+def _add(name: str, language: str, sizes: tuple[Size, ...], directory: Path = KERNELS) -> Family:
+    inputs, flops = {"a": ("n",), "b": ("n",)}, lambda axes: axes["n"]
+    return Family(
+        name=name, language=language, inputs=inputs, output=("n",), reference="a + b", sizes=sizes, flops=flops, directory=directory
+    )
 
 
 FAMILIES = (
@@ -158,7 +162,7 @@ FAMILIES = (
     ),
     _matmul("matmul_naive", (_square(512, 80), _square(2304, 4500))),
     _matmul("matmul_tiled", (_square(1024, 250), _square(2560, 2000))),
-    _add("two_streams", "cuda", (_vector(20, 10), _vector(26, 240))),
+    _add("two_streams", "cuda", (_vector(20, 10), _vector(26, 240)), EXAMPLES),
     _add("torch_add", "torch_extension", (_vector(20, 8), _vector(25, 100))),
     Family(
         name="torch_layer_norm",
