@@ -254,7 +254,7 @@ def _failed(error: BaseException, module: python_module.ModuleDirectory, device_
         if (explained := missing_module(error, modules)) is not None:
             return explained[0], python_module.complaint(error, module.sources, explained[1])
     log = python_module.complaint(error, module.sources)
-    if _mistaken(error, module) or not device_info(device_kind).needs_gpu_access:
+    if not device_info(device_kind).needs_gpu_access or _mistaken(error, module):
         return IMPORT_FAILED, log
     note = "note: there is no GPU where a module is built; it is imported again where there is one\n"
     return BUILT, f"{log.replace('error: ', 'note: ', 1)}{note}"

@@ -28,7 +28,7 @@ CPP_HEAD, CUDA_HEAD = ("#include <torch/extension.h>",), ("#include <torch/types
 INIT = "PyInit_"
 BINDING = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"
 DECLARES_UNSEEN = re.compile(r'#\s*include\s*(?:"|<(?!torch/|ATen/|c10/|cuda)[^>]*\.)|##|\busing\b')  # C++ that may bring any name
-# Never counts, and is another where a module asks for the GPU only if there is one.
+# The flags that choose an architecture never count, and a module may give them only where there is a GPU.
 ARCHITECTURE = re.compile(r"(?<!\S)--?(?:arch|code|gencode|generate-code|gpu-architecture|gpu-code)[=\s]\s*[^\s-]\S*")
 Texts = str | Sequence[str] | None
 Files = Callable[[Mapping[str, Any]], tuple[dict[str, tuple[str, ...]], tuple[str, ...]]]  # and directories of headers
