@@ -340,11 +340,19 @@ def test_more_than_an_artifact_may_hold_is_told(builder):
     ],
 )
 def test_a_module_that_wants_a_gpu_when_it_is_imported_is_built(builder, line):
-    """There is none where it is built. Where none is expected, the same failure is its own."""
+    """There is none where it is built."""
     text = f"import torch\n{line}\ndef solve(a, b): return a\n"
     built = builder(text, device_kind="cuda")
     assert built.code == BUILT and "it is imported again where there is one" in built.log
     assert f"mine/kernel.py:{text.count(chr(10)) - 1}: note: " in built.log and "error: " not in built.log
+
+
+def test_a_module_that_fails_where_no_gpu_is_expected_is_refused(builder):
+    """The control: on the emulated device it would not be imported under other conditions."""
+    assert (
+        builder("raise RuntimeError('No CUDA GPUs are available')\ndef solve(a, b): return a\n", device_kind="emulated").code
+        == IMPORT_FAILED
+    )
 
 
 @pytest.mark.parametrize("line", ["x = undefined", "x = cuda.grid", "x = (", "from torch import nothing_of_this_name"])
@@ -367,9 +375,9 @@ def test_flags_may_depend_on_the_gpu_that_is_not_there(builder, architecture, co
 @pytest.mark.parametrize("question", ["get_device_name(0)", "get_device_properties(0)", "current_device()"])
 def test_a_module_that_is_ready_for_no_gpu_is_imported_to_its_end(builder, question):
     """Of a GPU that is not there torch says nothing but the capability: what it raises else is what such a module expects."""
-    guarded = f"try:\n    told = torch.cuda.{question}\nexcept (RuntimeError, AssertionError):\n    told = None\n"
-    built = builder(f"import torch\n{guarded}print('told', told)\n{PLAIN}", device_kind="cuda", architecture="sm_90")
-    assert (built.code, built.log) == (BUILT, "told None\n")
+    guarded = f"try:\n    answer = torch.cuda.{question}\nexcept (RuntimeError, AssertionError):\n    answer = None\n"
+    built = builder(f"import torch\n{guarded}print('answer', answer)\n{PLAIN}", device_kind="cuda", architecture="sm_90")
+    assert (built.code, built.log) == (BUILT, "answer None\n")
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is not None, reason="nvcc is on PATH")
